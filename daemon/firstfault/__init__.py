@@ -1,0 +1,3 @@
+"""firstfault: name the rank that failed first."""
+
+__version__ = "0.1.0"
