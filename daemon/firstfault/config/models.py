@@ -1,0 +1,300 @@
+"""The shape of the configuration: pydantic models whose fields each say what they do."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal, Self
+from zoneinfo import ZoneInfo
+
+import re2
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
+
+LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*\Z")
+IDENTITY_LABELS = frozenset(
+    ["alertname", "fingerprint", "category", "area", "severity", "training_job", "namespace", "run", "attempt", "incident", "revision"]
+)  # firstfault sets these itself; a static label must not replace them
+
+
+def _zone(value: str) -> str:
+    if not re.fullmatch(r"[+-]\d\d:\d\d", value):
+        try:
+            ZoneInfo(value)
+        except (KeyError, ValueError, OSError):
+            raise ValueError(f"{value!r} is no time zone; give an IANA name such as Europe/Berlin, or an offset such as +02:00") from None
+    return value
+
+
+def _pattern(value: str) -> str:
+    try:
+        re2.compile(value)
+    except re2.error as error:
+        raise ValueError(f"{value!r} is no RE2 pattern: {error.args[0]}") from None
+    return value
+
+
+def _family_pattern(value: str) -> str:
+    if "(?P<family>" not in _pattern(value):
+        raise ValueError(f"{value!r} has no group (?P<family>...) that says which part of a job's name is its family")
+    return value
+
+
+def _url(value: str) -> str:
+    if not re.match(r"https?://[^/\s]+", value):
+        raise ValueError(f"{value!r} is no URL; write it with its scheme, as in http://alertmanager:9093")
+    return value.rstrip("/")
+
+
+def _listen(value: str) -> str:
+    host, colon, port = value.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"{value!r} is no address; write HOST:PORT, as in 127.0.0.1:9465 or [::]:9465")
+    if ":" in host and not (host.startswith("[") and host.endswith("]")):
+        raise ValueError(f"{value!r} is an IPv6 address without brackets; write [{host}]:{port}")
+    return value
+
+
+def _static_labels(labels: dict[str, str]) -> dict[str, str]:
+    for name in labels:
+        if not LABEL_NAME.match(name):
+            raise ValueError(f"{name!r} is no label name; use letters, digits and underscores")
+        if name in IDENTITY_LABELS:
+            raise ValueError(f"{name!r} is set by firstfault itself; choose another name")
+    return labels
+
+
+Zone = Annotated[str, AfterValidator(_zone)]
+Pattern = Annotated[str, AfterValidator(_pattern)]
+FamilyPattern = Annotated[str, AfterValidator(_family_pattern)]
+Url = Annotated[str, AfterValidator(_url)]
+Listen = Annotated[str, AfterValidator(_listen)]
+StaticLabels = Annotated[dict[str, str], AfterValidator(_static_labels)]
+SourceName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
+
+
+class Section(BaseModel):
+    """Refuse what it does not know, and never change once loaded."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class FilesSource(Section):
+    """Log files that are followed as they grow."""
+
+    name: SourceName = Field("files", description="What metrics and messages call this source; unique.")
+    include: list[str] = Field(
+        min_length=1, description="Glob patterns of the files to follow; `**` crosses folders. Files that appear later count."
+    )
+    exclude: list[str] = Field([], description="Glob patterns of files to leave out.")
+    start_from: Literal["beginning", "end"] = Field(
+        "beginning",
+        description="Where to start in files that exist at the first start. Old faults are recorded, never paged, so `beginning` is safe; "
+        "it also shows who is where. Files that appear later are always read from their beginning.",
+    )
+    job: str | None = Field(None, description="Job name of all files; unset: read from their paths.")
+    namespace: str | None = Field(None, description="Namespace of all files; unset: read from their paths, else `default`.")
+    zone: Zone | None = Field(None, description="Time zone of stamps that carry none: an IANA name or an offset such as +02:00.")
+    poll_ms: int = Field(
+        500, ge=20, le=60_000, description="How often files are looked at; a change notice of the kernel only makes it sooner."
+    )
+    scan_ms: int = Field(2_000, ge=20, le=600_000, description="How often the patterns are matched again to find files that appeared.")
+    quiet_ms: int = Field(
+        2_000, ge=50, le=600_000, description="After this long without a byte an unterminated last line is taken as complete."
+    )
+    max_open_files: int = Field(4_096, ge=1, le=1_000_000, description="How many files are kept open at once; the rest take turns.")
+
+
+class Sources(Section):
+    """Where log lines come from."""
+
+    files: list[FilesSource] = Field([], description="Followed log files, one item a group of files that share settings.")
+
+    @model_validator(mode="after")
+    def _unique_names(self) -> Self:
+        seen: set[str] = set()
+        for source in self.files:
+            if source.name in seen:
+                raise ValueError(f"two sources are called {source.name!r}; give each its own name")
+            seen.add(source.name)
+        return self
+
+
+class Rules(Section):
+    """The entries that failures are recognised by."""
+
+    shipped: bool = Field(True, description="Whether the entries that come with firstfault are used.")
+    folders: list[Path] = Field([], description="Folders with further entries, walked for *.yaml.")
+
+
+class Jobs(Section):
+    """How jobs are told apart and belong together."""
+
+    families: list[FamilyPattern] = Field(
+        [],
+        description="RE2 patterns with a group `family`, tried in order on a job's name; the first that matches names the family in which "
+        "recurrence and fixes are tracked. None matches: the name itself.",
+    )
+
+
+class Incidents(Section):
+    """When an incident settles, pages and closes."""
+
+    settle_quiet_secs: float = Field(15, ge=0, le=600, description="An indecisive incident settles after this long without a new clue.")
+    settle_max_secs: float = Field(
+        90, ge=0, le=3_600, description="An incident settles at the latest this long after its first fault was seen."
+    )
+    historic_after_secs: float = Field(
+        900, ge=0, le=604_800, description="Faults older than this at first sight are recorded and never paged."
+    )
+    close_after_secs: float = Field(
+        86_400,
+        ge=60,
+        le=2_592_000,
+        description="A fatal incident that nobody acknowledged and no later attempt recovered closes after this long.",
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.settle_max_secs < self.settle_quiet_secs:
+            raise ValueError(f"settle_max_secs ({self.settle_max_secs:g}) is shorter than settle_quiet_secs ({self.settle_quiet_secs:g})")
+        return self
+
+
+class BasicAuth(Section):
+    """A user name and a password."""
+
+    username: str = Field(min_length=1, description="User name.")
+    password: SecretStr | None = Field(None, description="Password; better in a file.")
+    password_file: Path | None = Field(None, description="File with the password, read again when it changes.")
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.password is None) == (self.password_file is None):
+            raise ValueError("give exactly one of password and password_file")
+        return self
+
+
+class ClientTls(Section):
+    """How a server's certificate is checked and which one is shown to it."""
+
+    ca_file: Path | None = Field(None, description="Certificates to trust instead of the system's.")
+    cert_file: Path | None = Field(None, description="Certificate shown to the server.")
+    key_file: Path | None = Field(None, description="Key of that certificate.")
+    server_name: str | None = Field(None, description="Name the server's certificate must carry, where it differs from the URL's.")
+    insecure_skip_verify: bool = Field(False, description="Do not check the server's certificate. For trials only.")
+
+    @model_validator(mode="after")
+    def _pair(self) -> Self:
+        if (self.cert_file is None) != (self.key_file is None):
+            raise ValueError("cert_file and key_file belong together; give both or none")
+        return self
+
+
+class AlertmanagerTarget(Section):
+    """One Alertmanager. Name every one of a cluster; never a load balancer in front of them."""
+
+    url: Url = Field(description="Base URL without /api/v2/alerts, with its route prefix if it has one.")
+    basic_auth: BasicAuth | None = Field(None, description="HTTP basic authentication.")
+    bearer_token: SecretStr | None = Field(None, description="Bearer token; better in a file.")
+    bearer_token_file: Path | None = Field(None, description="File with the bearer token, read again when it changes.")
+    tls: ClientTls = Field(ClientTls(), description="TLS towards this Alertmanager.")
+    headers: dict[str, SecretStr] = Field({}, description="Further request headers, such as a tenant's id.")
+    timeout_secs: float = Field(10, gt=0, le=300, description="How long one request may take.")
+
+    @model_validator(mode="after")
+    def _one_way_in(self) -> Self:
+        ways = [name for name in ("basic_auth", "bearer_token", "bearer_token_file") if getattr(self, name) is not None]
+        if len(ways) > 1:
+            raise ValueError(f"{' and '.join(ways)} exclude each other; keep one")
+        return self
+
+
+class Alertmanager(Section):
+    """Where pages go."""
+
+    targets: list[AlertmanagerTarget] = Field([], description="Every Alertmanager; each is served by itself.")
+    labels: StaticLabels = Field({}, description="Labels put on every alert, such as cluster or region.")
+    resend_secs: float = Field(60, ge=1, le=3_600, description="How often firing alerts are sent again.")
+    ends_after_secs: float = Field(
+        1_800,
+        ge=60,
+        le=86_400,
+        description="endsAt of a firing alert lies this far ahead: how long firstfault may be down without resolving anything.",
+    )
+    resolved_for_secs: float = Field(900, ge=300, le=86_400, description="How long a resolved alert is still sent as resolved.")
+    dashboard_url: Url | None = Field(None, description="Dashboard that alerts link to.")
+
+    @model_validator(mode="after")
+    def _outlives_resend(self) -> Self:
+        if self.ends_after_secs < 2 * self.resend_secs:
+            raise ValueError(
+                f"ends_after_secs ({self.ends_after_secs:g}) must be at least twice resend_secs ({self.resend_secs:g}), "
+                "or one failed send resolves alerts"
+            )
+        return self
+
+
+class Web(Section):
+    """The HTTP server: metrics, health, API and console."""
+
+    listen: Listen = Field("127.0.0.1:9465", description="HOST:PORT to listen on; port 0 takes a free one.")
+    external_url: Url | None = Field(
+        None, description="URL that people reach this server by; links in alerts start with it. Unset: http://<listen>."
+    )
+    lifecycle: bool = Field(False, description="Whether POST /-/reload is allowed.")
+    config_file: Path | None = Field(None, description="TLS and basic authentication in the format of Prometheus' web configuration file.")
+
+
+class Store(Section):
+    """What is remembered across restarts."""
+
+    path: Path | None = Field(
+        None, description="State folder. Unset: $STATE_DIRECTORY, else $XDG_STATE_HOME/firstfault, else ~/.local/state/firstfault."
+    )
+    checkpoint_secs: float = Field(
+        5, ge=0.1, le=600, description="Positions and the state that belongs to them are saved at least this often while lines arrive."
+    )
+    retention_secs: float = Field(90 * 86_400, ge=3_600, description="Closed incidents and events older than this are forgotten.")
+    retention_bytes: int = Field(
+        2 * 1024**3, ge=16 * 1024**2, description="The oldest closed incidents and events go when the database is larger."
+    )
+
+
+class Redaction(Section):
+    """What is covered before a log line leaves firstfault or is stored."""
+
+    patterns: list[Pattern] = Field([], description="Further RE2 patterns to cover, besides the usual credentials and tokens.")
+
+
+class Limits(Section):
+    """Bounds on memory and time."""
+
+    queue_bytes: int = Field(
+        32 * 1024**2, ge=1024**2, description="Log bytes that wait between reading and matching; when full, reading waits."
+    )
+    shutdown_secs: float = Field(20, ge=0, le=600, description="How long a stop may take to read what has been taken in and to deliver.")
+    open_incident_series: int = Field(
+        1_000, ge=1, le=100_000, description="Most series of firstfault_incident_open in one scrape; the rest are counted."
+    )
+
+
+class Log(Section):
+    """The daemon's own messages, on stderr."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severity that is written.")
+    format: Literal["auto", "json", "text"] = Field("auto", description="`auto`: text at a terminal, JSON elsewhere.")
+
+
+class Config(Section):
+    """Everything firstfault run can be told."""
+
+    sources: Sources = Field(Sources(), description="Where log lines come from.")
+    rules: Rules = Field(Rules(), description="The entries that failures are recognised by.")
+    jobs: Jobs = Field(Jobs(), description="How jobs belong together.")
+    incidents: Incidents = Field(Incidents(), description="When an incident settles, pages and closes.")
+    alertmanager: Alertmanager = Field(Alertmanager(), description="Where pages go.")
+    web: Web = Field(Web(), description="The HTTP server.")
+    store: Store = Field(Store(), description="What is remembered across restarts.")
+    redaction: Redaction = Field(Redaction(), description="What is covered in log lines.")
+    limits: Limits = Field(Limits(), description="Bounds on memory and time.")
+    log: Log = Field(Log(), description="The daemon's own messages.")
