@@ -1,0 +1,1 @@
+"""Pages that people and programs read: terminal, report, html; plain functions on a diagnosis."""
