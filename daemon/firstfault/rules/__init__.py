@@ -1,0 +1,1 @@
+"""The encyclopedia: entries written in YAML, loaded, proven and printed."""

@@ -1,0 +1,105 @@
+"""Hold every entry against its own examples and near misses, and against those of all others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from firstfault.rules.catalogue import Entry, Example, NearMiss, RuleSet, Symptom
+from firstfault.rules.matching import compiled, match_message
+from firstfault.rules.reading import Message, names_of, read_text
+
+Captures = Mapping[str, str | int | float]
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """One example that does not say what it should."""
+
+    fingerprint: str
+    line: int  # in the entry's file
+    message: str
+
+
+def find(entry: Entry, symptom: Symptom, messages: Sequence[Message], given: Iterable[str] = ()) -> tuple[int, Captures] | None:
+    """Return where the symptom is first seen in the messages and its captures, or None; times inside an excerpt are taken as near."""
+    hits = [(index, captures) for index, message in enumerate(messages) if (captures := _line_shows(symptom, message)) is not None]
+    kept = [(index, captures) for index, captures in hits if _around(entry, symptom, messages, index, given)]
+    needed = symptom.count.at_least if symptom.count else 1
+    return kept[0] if len(kept) >= needed else None
+
+
+def _line_shows(symptom: Symptom, message: Message) -> Captures | None:
+    if symptom.any:
+        return match_message(symptom, message.text)
+    if symptom.exits:
+        codes = {values.get("code") for name, values in message.facts if name == "exit"}
+        return {} if codes & set(symptom.exits) else None
+    if symptom.numeric and symptom.numeric.kind in ("nan", "inf"):
+        value = message.values.get(symptom.numeric.name)
+        test = math.isnan if symptom.numeric.kind == "nan" else math.isinf
+        return {} if value is not None and test(value) else None
+    return None
+
+
+def _around(entry: Entry, symptom: Symptom, messages: Sequence[Message], index: int, given: Iterable[str]) -> bool:
+    """Tell whether the conditions that look beyond the line hold."""
+    texts = [message.text for message in messages]
+    near, after, absent = symptom.near, symptom.sequence, symptom.absent
+    if not all(_found(pattern, texts) for pattern in symptom.all):
+        return False
+    if near and not _found(near.pattern, texts[max(0, index - near.within_lines) : index + near.within_lines + 1]):
+        return False
+    if after and find(entry, entry.symptom(after.after), messages[:index], given) is None:
+        return False
+    if absent and _found(absent.pattern, texts[index + 1 :]):
+        return False
+    seen = {*given, *names_of(messages[: index + 1])} if symptom.context else set()
+    return all(seen & set(choice.split("|")) for choice in symptom.context)
+
+
+def _found(pattern: str, texts: Iterable[str]) -> bool:
+    program = compiled(pattern)
+    return any(program.search(text) for text in texts)
+
+
+def run_examples(rules: RuleSet) -> list[Broken]:
+    """Return every example of every entry that does not hold."""
+    return [broken for entry in rules.entries.values() for broken in run_entry(entry)]
+
+
+def run_entry(entry: Entry) -> Iterator[Broken]:
+    """Yield the entry's examples that do not hold."""
+    for example in entry.match:
+        if not entry.symptom(example.symptom).builtin:
+            yield from _run_match(entry, example)
+    for miss in entry.no_match:
+        yield from _run_miss(entry, miss)
+
+
+def _run_match(entry: Entry, example: Example) -> Iterator[Broken]:
+    messages = read_text(example.text)
+    found = find(entry, entry.symptom(example.symptom), messages, example.given)
+    if found is None:
+        yield Broken(entry.fingerprint, example.line, f"example does not match symptom {example.symptom!r}: {_short(example.text)}")
+        return
+    index, captures = found
+    for name, wanted in example.captures.items():
+        if captures.get(name) != wanted:
+            got = repr(captures[name]) if name in captures else "nothing"
+            yield Broken(entry.fingerprint, example.line, f"capture {name!r} gives {got}, not {wanted!r}")
+    if example.rank is not None and messages[index].rank is not None and messages[index].rank != example.rank:
+        yield Broken(entry.fingerprint, example.line, f"the line is read as rank {messages[index].rank}, not {example.rank}")
+
+
+def _run_miss(entry: Entry, miss: NearMiss) -> Iterator[Broken]:
+    messages = read_text(miss.text)
+    for symptom in entry.symptoms:
+        if miss.symptom in ("", symptom.id) and find(entry, symptom, messages, miss.given):
+            yield Broken(entry.fingerprint, miss.line, f"near miss matches symptom {symptom.id!r}: {_short(miss.text)}")
+
+
+def _short(text: str) -> str:
+    line = text.strip().splitlines()[0]
+    return repr(line if len(line) <= 100 else line[:97] + "...")
