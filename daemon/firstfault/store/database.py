@@ -1,0 +1,254 @@
+"""The SQLite file: one writer, transactions that hold all effects of a batch of work, and reads beside them."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+import zstandard
+
+from firstfault.errors import StoreError
+from firstfault.model import Event, Incident
+from firstfault.store import folder, queries, schema
+from firstfault.store.codec import from_plain
+from firstfault.store.cover import Cover, no_cover
+from firstfault.store.records import Ack, ChangeRecord, Feedback, Fix, IncidentFilter, IncidentRecord, Position
+from firstfault.store.transaction import Transaction
+
+FILE_NAME = "firstfault.db"
+KEEP_BROKEN = 3
+LOCK_WAIT_SECS = 1.0  # a command that looks whether a daemon runs holds the lock for an instant
+
+
+class CorruptError(StoreError):
+    """Report a database that SQLite finds damaged."""
+
+
+class Store:
+    """Remember across restarts. Open it with `Store.open`; one process at a time owns a state folder."""
+
+    def __init__(self, path: Path, handle: int, cover: Cover) -> None:
+        self.path = path
+        self.notices: list[str] = []  # what the owner must be told loudly
+        self._handle = handle
+        self._cover = cover
+        self._write_lock = threading.RLock()
+        self._read_lock = threading.Lock()
+        self._connect()
+
+    @classmethod
+    def open(cls, state_folder: Path, cover: Cover = no_cover) -> Store:
+        """Own the folder and open its database; set a damaged one aside. `cover` redacts every text that is stored."""
+        handle = folder.lock(state_folder, LOCK_WAIT_SECS)
+        try:
+            return cls(state_folder / FILE_NAME, handle, cover)
+        except BaseException:
+            os.close(handle)
+            raise
+
+    @property
+    def folder(self) -> Path:
+        return self.path.parent
+
+    def close(self) -> None:
+        """Finish the log file, close and give the folder back."""
+        with self._write_lock, self._read_lock:
+            with contextlib.suppress(sqlite3.Error):
+                self._writer.execute("INSERT OR REPLACE INTO meta VALUES ('clean', '1')")
+                self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._reader.close()
+            self._writer.close()
+            os.close(self._handle)
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """Write several things or none of them; StoreError (CorruptError) says why none."""
+        with self._write_lock:
+            try:
+                self._writer.execute("BEGIN IMMEDIATE")
+                yield Transaction(self._writer, self._cover)
+                self._writer.execute("COMMIT")
+            except BaseException as error:
+                with contextlib.suppress(sqlite3.Error):
+                    if self._writer.in_transaction:
+                        self._writer.execute("ROLLBACK")
+                if isinstance(error, sqlite3.Error):
+                    raise self._error(error) from None
+                raise
+
+    def start_over(self) -> Path:
+        """Set a database that turned out damaged aside and begin an empty one; return where the damaged one is."""
+        with self._write_lock, self._read_lock:
+            self._reader.close()
+            self._writer.close()
+            aside = _set_aside(self.path)
+            self._open_connections()
+            return aside
+
+    def vacuum(self, pages: int) -> None:
+        """Give up to `pages` free pages back to the file system."""
+        with self._write_lock:
+            try:
+                self._writer.execute(f"PRAGMA incremental_vacuum({int(pages)})").fetchall()
+            except sqlite3.Error as error:
+                raise self._error(error) from None
+
+    # Reads
+
+    def size_bytes(self) -> int:
+        """Return how many bytes of the database are in use."""
+        pages, free, size = (self._value(f"PRAGMA {name}") for name in ("page_count", "freelist_count", "page_size"))
+        return (pages - free) * size
+
+    def positions(self, source: str | None = None) -> list[Position]:
+        """Return how far streams were taken in, of one source or of all."""
+        rows = self._rows("SELECT stream, source, offset, body FROM positions WHERE ?1 IS NULL OR source = ?1", (source,))
+        return [Position(stream, name, offset, orjson.loads(body)) for stream, name, offset, body in rows]
+
+    def snapshot(self, name: str, version: int) -> Any:
+        """Return a saved state; None where there is none, or a notice says why it is not usable."""
+        rows = self._rows("SELECT version, checksum, body FROM snapshots WHERE name = ?", (name,))
+        if not rows:
+            return None
+        found, checksum, body = rows[0]
+        if found != version:
+            self.notices.append(f"saved state {name!r} has version {found}, this firstfault reads {version}; starting without it")
+            return None
+        if hashlib.sha256(body).hexdigest() != checksum:
+            self.notices.append(f"saved state {name!r} is damaged; starting without it")
+            return None
+        return orjson.loads(zstandard.decompress(body))
+
+    def incidents(self, wanted: IncidentFilter | None = None) -> list[IncidentRecord]:
+        """Return incidents, newest first."""
+        return [self._incident_record(row) for row in self._rows(*queries.incidents(wanted or IncidentFilter()))]
+
+    def incident(self, name: str) -> IncidentRecord | None:
+        """Return one incident by its id."""
+        rows = self._rows(f"{queries.INCIDENTS} WHERE i.id = ?", (name,))
+        return self._incident_record(rows[0]) if rows else None
+
+    def active(self) -> list[IncidentRecord]:
+        """Return every incident that is open or settled, oldest first."""
+        rows = self._rows(f"{queries.INCIDENTS} WHERE i.state IN ('open', 'settled') ORDER BY i.updated")
+        return [self._incident_record(row) for row in rows]
+
+    def changes(self, incident: str) -> list[ChangeRecord]:
+        """Return the steps of an incident's life, oldest first."""
+        rows = self._rows("SELECT kind, at, revision, summary FROM changes WHERE incident = ? ORDER BY seq", (incident,))
+        return [ChangeRecord(*row) for row in rows]
+
+    def events(self, namespace: str, job: str, limit: int = 1_000) -> list[Event]:
+        """Return the newest stored events of a job, newest first."""
+        rows = self._rows("SELECT body FROM events WHERE namespace = ? AND job = ? ORDER BY at DESC LIMIT ?", (namespace, job, limit))
+        return [from_plain(Event, orjson.loads(body)) for (body,) in rows]
+
+    def alerts(self) -> dict[str, Any]:
+        """Return what sinks noted of the alerts they sent, by their own keys."""
+        return {key: orjson.loads(body) for key, body in self._rows("SELECT key, body FROM alerts")}
+
+    def ack(self, incident: str) -> Ack | None:
+        """Return who took an incident on."""
+        rows = self._rows("SELECT incident, at, who, note FROM acks WHERE incident = ?", (incident,))
+        return Ack(*rows[0]) if rows else None
+
+    def feedback(self, incident: str | None = None) -> list[Feedback]:
+        """Return what people said of verdicts, oldest first."""
+        rows = self._rows(
+            "SELECT incident, at, verdict, rank, node, who, note FROM feedback WHERE ?1 IS NULL OR incident = ?1 ORDER BY seq", (incident,)
+        )
+        return [Feedback(*row) for row in rows]
+
+    def fixes(self, fingerprint: str | None = None, withdrawn: bool = False) -> list[Fix]:
+        """Return declared fixes, oldest first; withdrawn ones only where asked."""
+        rows = self._rows(queries.FIXES, (fingerprint, int(withdrawn)))
+        return [Fix(*row[:-1], body=orjson.loads(row[-1])) for row in rows]
+
+    # Inside
+
+    def _connect(self) -> None:
+        try:
+            self._open_connections()
+        except CorruptError as error:
+            aside = _set_aside(self.path)
+            self.notices.append(f"{error}; it was set aside as {aside} and an empty one begun: history and positions are lost")
+            self._open_connections()
+
+    def _open_connections(self) -> None:
+        try:
+            self._writer = _connect(self.path)
+            self._check()
+            self._reader = _connect(self.path)
+        except sqlite3.Error as error:
+            if hasattr(self, "_writer"):
+                self._writer.close()
+            raise self._error(error) from None
+
+    def _check(self) -> None:
+        self._writer.execute("PRAGMA auto_vacuum = INCREMENTAL")  # takes effect in a new file only
+        self._writer.execute("PRAGMA journal_mode = WAL")
+        schema.migrate(self._writer, str(self.path))
+        clean = self._writer.execute("SELECT value FROM meta WHERE name = 'clean'").fetchone()
+        if clean == ("0",):  # the last owner did not close: look before trusting it
+            answer = self._writer.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if answer != "ok":
+                self._writer.close()
+                raise CorruptError(f"{self.path}: damaged ({answer})")
+        self._writer.execute("INSERT OR REPLACE INTO meta VALUES ('clean', '0')")
+
+    def _rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
+        with self._read_lock:
+            try:
+                return self._reader.execute(sql, parameters).fetchall()
+            except sqlite3.Error as error:
+                raise self._error(error) from None
+
+    def _value(self, sql: str) -> int:
+        return int(self._rows(sql)[0][0])
+
+    def _incident_record(self, row: Sequence[Any]) -> IncidentRecord:
+        body, family, updated, name, at, who, note = row
+        ack = Ack(name, at, who, note) if at is not None else None
+        return IncidentRecord(from_plain(Incident, orjson.loads(body)), family, updated, ack)
+
+    def _error(self, error: sqlite3.Error) -> StoreError:
+        name = getattr(error, "sqlite_errorname", "") or ""
+        if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+            return CorruptError(f"{self.path}: damaged ({error})")
+        hint = _HINTS.get(name.split("_")[1] if "_" in name else "", "see that the folder is there and writable")
+        return StoreError(f"{self.path}: {error}; {hint}")
+
+
+_HINTS = {
+    "FULL": "free space on its file system, or lower store.retention_bytes",
+    "READONLY": "make the folder writable, or name another with --state-dir",
+    "CANTOPEN": "see that the folder is there and writable",
+    "IOERR": "see whether the disk is full or failing",
+    "BUSY": "another program reads or writes the database",
+}
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=5.0, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA synchronous = NORMAL")  # WAL: a crash of the process loses nothing, of the machine at most the last moments
+    connection.execute("PRAGMA busy_timeout = 5000")
+    return connection
+
+
+def _set_aside(path: Path) -> Path:
+    """Rename the database and its log away, keeping only the newest few such leftovers."""
+    taken = [int(old.suffix[7:]) for old in path.parent.glob(f"{path.name}.broken*") if old.suffix[7:].isdigit()]
+    number = max(taken, default=0) + 1
+    aside = path.with_name(f"{path.name}.broken{number}")
+    path.rename(aside)
+    for ending in ("-wal", "-shm"):
+        path.with_name(path.name + ending).unlink(missing_ok=True)
+    path.with_name(f"{path.name}.broken{number - KEEP_BROKEN}").unlink(missing_ok=True)
+    return aside

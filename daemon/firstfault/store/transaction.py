@@ -1,0 +1,146 @@
+"""What can be written inside one transaction."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import orjson
+import zstandard
+
+from firstfault.model import Change, Event
+from firstfault.store import queries
+from firstfault.store.codec import to_plain
+from firstfault.store.cover import Cover, covered
+from firstfault.store.records import Ack, Feedback, Fix, Position
+
+QUIET_KINDS = frozenset({"updated"})  # too many and too small for an incident's history
+
+
+class Transaction:
+    """Write inside `Store.transaction()`; nothing holds until that block ends without an error."""
+
+    def __init__(self, connection: sqlite3.Connection, cover: Cover) -> None:
+        self._db = connection
+        self._cover = cover
+
+    def put_positions(self, positions: Iterable[Position], now: float) -> None:
+        """Note how far streams have been taken in."""
+        rows = [(one.stream, one.source, one.offset, _json(dict(one.body)), now) for one in positions]
+        self._db.executemany("INSERT OR REPLACE INTO positions VALUES (?, ?, ?, ?, ?)", rows)
+
+    def drop_positions(self, streams: Iterable[str]) -> None:
+        """Forget streams that are gone."""
+        self._db.executemany("DELETE FROM positions WHERE stream = ?", [(stream,) for stream in streams])
+
+    def put_snapshot(self, name: str, version: int, state: Any, now: float) -> None:
+        """Save a state that JSON can hold."""
+        body = zstandard.compress(orjson.dumps(state, option=orjson.OPT_NON_STR_KEYS), 1)
+        checksum = hashlib.sha256(body).hexdigest()
+        self._db.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?)", (name, version, now, checksum, body))
+
+    def drop_snapshot(self, name: str) -> None:
+        """Forget a state."""
+        self._db.execute("DELETE FROM snapshots WHERE name = ?", (name,))
+
+    def add_events(self, events: Iterable[Event], now: float) -> None:
+        """Keep events; the same event again replaces itself."""
+        rows = [self._event_row(event, now) for event in events]
+        self._db.executemany("INSERT OR REPLACE INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+    def put_change(self, change: Change, family: str) -> None:
+        """Keep an incident as it is after a change, and the change as a step of its life."""
+        one = change.incident
+        key = one.key
+        row = (one.id, key.namespace, key.job, family, key.run, key.attempt, one.ordinal, one.fingerprint, one.severity, one.state)
+        row += (int(one.historic), one.revision, one.opened_at, change.at, self._covered(one))
+        self._db.execute(f"INSERT OR REPLACE INTO incidents VALUES ({', '.join('?' * len(row))})", row)
+        if change.kind not in QUIET_KINDS:
+            step = (one.id, change.kind, change.at, one.revision, self._cover(one.verdict.summary))
+            self._db.execute("INSERT OR IGNORE INTO changes (incident, kind, at, revision, summary) VALUES (?, ?, ?, ?, ?)", step)
+
+    def put_alert(self, key: str, body: Mapping[str, Any], now: float) -> None:
+        """Note what a sink needs to go on with an alert after a restart."""
+        self._db.execute("INSERT OR REPLACE INTO alerts VALUES (?, ?, ?)", (key, _json(dict(body)), now))
+
+    def drop_alert(self, key: str) -> None:
+        """Forget an alert that has ended."""
+        self._db.execute("DELETE FROM alerts WHERE key = ?", (key,))
+
+    def put_ack(self, ack: Ack) -> None:
+        """Note who took an incident on; the first one stays."""
+        row = (ack.incident, ack.at, ack.who, self._cover(ack.note))
+        self._db.execute("INSERT OR IGNORE INTO acks VALUES (?, ?, ?, ?)", row)
+
+    def add_feedback(self, one: Feedback, evidence: Any) -> None:
+        """Keep what somebody said of a verdict, with the incident as it was then."""
+        row = (one.incident, one.at, one.verdict, one.rank, one.node, one.who, self._cover(one.note), self._covered(evidence))
+        self._db.execute("INSERT INTO feedback (incident, at, verdict, rank, node, who, note, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+
+    def add_fix(self, fingerprint: str, namespace: str, family: str, now: float, who: str, note: str) -> int:
+        """Declare a fix; return its number. An equal one that still stands is replaced."""
+        self.withdraw_fix(fingerprint, namespace, family, now)
+        row = (fingerprint, namespace, family, now, who, self._cover(note), "watching", "{}")
+        cursor = self._db.execute(
+            "INSERT INTO fixes (fingerprint, namespace, family, declared, who, note, state, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row
+        )
+        return int(cursor.lastrowid or 0)
+
+    def withdraw_fix(self, fingerprint: str, namespace: str, family: str, now: float) -> int:
+        """Take declarations back; return how many stood."""
+        cursor = self._db.execute(
+            "UPDATE fixes SET withdrawn = ?, state = 'withdrawn' "
+            "WHERE fingerprint = ? AND namespace = ? AND family = ? AND withdrawn IS NULL",
+            (now, fingerprint, namespace, family),
+        )
+        return cursor.rowcount
+
+    def update_fix(self, fix: Fix) -> None:
+        """Note how the watch of a fix stands."""
+        row = (fix.state, fix.last_hit, _json(dict(fix.body)), fix.seq)
+        self._db.execute("UPDATE fixes SET state = ?, last_hit = ?, body = ? WHERE seq = ?", row)
+
+    def drop_old(self, before: float, most: int) -> int:
+        """Forget up to `most` closed incidents and as many events that were last touched before then; return how many rows went."""
+        old = [row[0] for row in self._db.execute(queries.OLD_INCIDENTS, (before, most))]
+        for table, column in (("incidents", "id"), ("changes", "incident"), ("acks", "incident")):
+            self._db.executemany(f"DELETE FROM {table} WHERE {column} = ?", [(name,) for name in old])
+        events = self._db.execute(queries.OLD_EVENTS, (before, most)).rowcount
+        return len(old) + events
+
+    def _event_row(self, event: Event, now: float) -> tuple[Any, ...]:
+        who, key = event.who, event.job
+        return (
+            event.id,
+            event.fingerprint,
+            event.role,
+            key.namespace,
+            key.job,
+            who.rank,
+            who.node,
+            event.time.at,
+            now,
+            self._covered(event),
+        )
+
+    def _covered(self, noun: Any) -> str:
+        return _json(covered(to_plain(noun), self._cover))
+
+
+def _json(plain: Any) -> str:
+    try:
+        return orjson.dumps(plain, option=orjson.OPT_NON_STR_KEYS).decode()
+    except TypeError:  # a lone surrogate, as a file name may hold
+        return orjson.dumps(_mended(plain), option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def _mended(plain: Any) -> Any:
+    if isinstance(plain, str):
+        return plain.encode("utf-8", "replace").decode()
+    if isinstance(plain, dict):
+        return {_mended(key): _mended(value) for key, value in plain.items()}
+    if isinstance(plain, (list, tuple)):
+        return [_mended(item) for item in plain]
+    return plain
