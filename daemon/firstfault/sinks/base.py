@@ -1,0 +1,75 @@
+"""What every sink offers, and the three answers it may give."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from firstfault.model import Change
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """The receiver has it, or the sink itself has taken it over durably."""
+
+
+@dataclass(frozen=True, slots=True)
+class TryAgain:
+    """It did not get through now and may later."""
+
+    after_secs: float
+    reason: str  # short and from a small set: it becomes a metric label
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """It will never get through as it is."""
+
+    reason: str
+
+
+Answer = Delivered | TryAgain | Refused
+
+
+class Sink(Protocol):
+    """A place where changes go, named after its protocol."""
+
+    name: str
+
+    async def deliver(self, change: Change) -> Answer:
+        """Take one change; raises nothing for what a receiver or the network did."""
+        ...
+
+
+class Happenings(Protocol):
+    """What sinks report; telemetry turns it into events and counters."""
+
+    def alerts_sent(self, alertmanager: str, count: int) -> None:
+        """Count alerts that one Alertmanager has accepted."""
+        ...
+
+    def alerts_failed(self, alertmanager: str, reason: str, count: int, detail: str) -> None:
+        """Count alerts that one Alertmanager has not accepted; `reason` is one of few words, `detail` is for people."""
+        ...
+
+    def delivery_failed(self, sink: str, reason: str, detail: str, final: bool) -> None:
+        """Count a change that a sink could not deliver; `final`: it never will be."""
+        ...
+
+
+class Silence:
+    """Report nothing; for tests and one-off use."""
+
+    def alerts_sent(self, alertmanager: str, count: int) -> None:
+        """Say nothing."""
+
+    def alerts_failed(self, alertmanager: str, reason: str, count: int, detail: str) -> None:
+        """Say nothing."""
+
+    def delivery_failed(self, sink: str, reason: str, detail: str, final: bool) -> None:
+        """Say nothing."""
+
+
+def backoff(failures: int, first_secs: float = 1.0, most_secs: float = 30.0) -> float:
+    """Return how long to wait after so many failures in a row: doubling, bounded."""
+    return min(most_secs, first_secs * 2 ** min(failures - 1, 16)) if failures > 0 else 0.0

@@ -1,0 +1,228 @@
+"""Which alerts stand, and when each must be sent to one Alertmanager: decisions that take `now`, no I/O.
+
+A `Board` holds what is true; a `Ledger` for each Alertmanager holds what that one has been told. An incident's first settled
+verdict puts up an alert. A material revision takes it down and puts up the next in the same moment, so that both leave in one
+POST. An alert stays firing whatever becomes of the attempt or of us, until its incident is recovered or closed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from firstfault.model import Change, Incident
+from firstfault.sinks.advice import Advice
+from firstfault.sinks.alerts import Alert, Wording, alert_of, pages
+
+SNAPSHOT = "firstfault.alerts/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How often and how long alerts are sent."""
+
+    resend_secs: float = 60.0
+    ends_after_secs: float = 1800.0  # an outage of ours up to this long resolves nothing
+    resolved_for_secs: float = 900.0
+    update_secs: float = 5.0  # least distance of two sends that differ in annotations only
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One alert on the board."""
+
+    incident: str
+    revision: int
+    alert: Alert
+    version: int = 0  # moves with every change of annotations or state
+    resolved_at: float | None = None
+
+    @property
+    def key(self) -> str:
+        return f"{self.incident}/{self.revision}/{self.alert.labels['fingerprint']}"
+
+
+class BoardFull(Exception):
+    """Say that no further alert can be put up."""
+
+
+class Board:
+    """All alerts that stand, by incident, oldest revision first."""
+
+    def __init__(self, advise: Callable[[Incident], Advice], wording: Wording, most: int = 10_000) -> None:
+        self._advise = advise
+        self._wording = wording
+        self._most = most
+        self._incidents: dict[str, list[Standing]] = {}
+
+    def __len__(self) -> int:
+        return sum(len(them) for them in self._incidents.values())
+
+    def bundles(self) -> Iterator[Sequence[Standing]]:
+        """Yield the alerts of each incident; they travel together."""
+        yield from self._incidents.values()
+
+    def tell(self, change: Change, now: float) -> bool:
+        """Fold a change in; return whether anything must be sent. The same change told twice changes nothing."""
+        incident, advice = change.incident, self._advise(change.incident)
+        standing = self._incidents.get(incident.id, [])
+        if incident.state in ("recovered", "closed") or not pages(incident, advice):
+            return self._resolve(standing, now)
+        if incident.state != "settled":
+            return False  # a provisional verdict pages nobody
+        fresh = Standing(incident.id, incident.revision, alert_of(incident, advice, self._wording, now))
+        return self._put_up(standing, fresh, now)
+
+    def _put_up(self, standing: list[Standing], fresh: Standing, now: float) -> bool:
+        newest = standing[-1] if standing else None
+        if newest is None or self._follows(newest, fresh):
+            self._add(standing, fresh, now)
+            return True
+        if newest.key != fresh.key or newest.resolved_at is not None:
+            return False  # told late or told again
+        return self._reword(standing, newest, fresh.alert)
+
+    def _follows(self, newest: Standing, fresh: Standing) -> bool:
+        """Tell whether it is a material revision: a later number, or another failure under the same one."""
+        if fresh.revision != newest.revision:
+            return fresh.revision > newest.revision
+        return newest.resolved_at is None and fresh.key != newest.key
+
+    def _add(self, standing: list[Standing], fresh: Standing, now: float) -> None:
+        if len(self) >= self._most:
+            raise BoardFull(f"{self._most} alerts stand already")
+        self._resolve(standing, now)
+        self._incidents.setdefault(fresh.incident, standing).append(fresh)
+
+    def _reword(self, standing: list[Standing], newest: Standing, alert: Alert) -> bool:
+        """Replace annotations and nothing else: labels and start are the alert's identity."""
+        worded = replace(newest.alert, annotations=alert.annotations, generator_url=alert.generator_url)
+        if worded == newest.alert:
+            return False
+        standing[-1] = replace(newest, alert=worded, version=newest.version + 1)
+        return True
+
+    def _resolve(self, standing: list[Standing], now: float) -> bool:
+        firing = [index for index, one in enumerate(standing) if one.resolved_at is None]
+        for index in firing:
+            standing[index] = replace(standing[index], resolved_at=now, version=standing[index].version + 1)
+        return bool(firing)
+
+    def prune(self, now: float, ledgers: Iterable[Ledger]) -> None:
+        """Forget resolved alerts that every Alertmanager knows to be resolved, or has ended by itself."""
+        ledgers = list(ledgers)
+        over = [one for bundle in self.bundles() for one in bundle if ledgers and all(ledger.over(one, now) for ledger in ledgers)]
+        for one in over:
+            self._incidents[one.incident].remove(one)
+            if not self._incidents[one.incident]:
+                del self._incidents[one.incident]
+        for ledger in ledgers:
+            ledger.forget(one.key for one in over)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the board as JSON-able data for the store."""
+        return {"schema": SNAPSHOT, "alerts": [_packed(one) for bundle in self.bundles() for one in bundle]}
+
+    def restore(self, snapshot: Mapping[str, Any]) -> int:
+        """Put up what stood before a restart; return how many. Data of another schema or shape is refused as a whole with ValueError."""
+        if snapshot.get("schema") != SNAPSHOT:
+            raise ValueError(f"alerts were saved as {snapshot.get('schema')!r}, this version reads {SNAPSHOT}")
+        try:
+            loaded = {one.key: one for one in map(_unpacked, snapshot["alerts"])}
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise ValueError(f"saved alerts cannot be read: {error!r}") from error
+        for one in loaded.values():
+            self._incidents.setdefault(one.incident, []).append(one)
+        return len(loaded)
+
+
+@dataclass(slots=True)
+class _Told:
+    """What one Alertmanager knows of one alert."""
+
+    tried: bool = False  # it may have it: a time-out does not tell
+    version: int = -1  # last accepted
+    at: float = 0.0  # when that was
+    resolved: bool = False  # it accepted the alert as resolved
+    refused: int = -1  # the version it called bad
+
+
+class Ledger:
+    """What one Alertmanager has been told, and what is due."""
+
+    def __init__(self, board: Board, schedule: Schedule, restored: bool = False) -> None:
+        self._board = board
+        self._schedule = schedule
+        self._told: dict[str, _Told] = {}
+        if restored:  # whatever stood before a restart may be known there
+            self._told = {one.key: _Told(tried=True) for bundle in board.bundles() for one in bundle}
+
+    def due(self, now: float) -> list[tuple[Standing, ...]]:
+        """Return the alerts to send now, those of one incident together, resolved ones first."""
+        found = (tuple(one for one in bundle if self._due_at(one, now) <= now) for bundle in self._board.bundles())
+        return [bundle for bundle in found if bundle]
+
+    def next_due(self, now: float) -> float:
+        """Return when the next send falls due; infinity if nothing stands."""
+        return min((self._due_at(one, now) for bundle in self._board.bundles() for one in bundle), default=math.inf)
+
+    def _due_at(self, one: Standing, now: float) -> float:
+        told = self._told.get(one.key) or _Told()
+        if told.refused == one.version or (one.resolved_at is not None and not told.tried):
+            return math.inf  # bad for good, or taken down before this one ever heard of it
+        if told.version < 0 or told.at > now or (one.resolved_at is not None and not told.resolved):
+            return 0.0  # at > now: our clock was set back
+        return told.at + (self._schedule.resend_secs if told.version == one.version else self._schedule.update_secs)
+
+    def tried(self, sent: Iterable[Standing]) -> None:
+        """Note, before a request leaves, that these may arrive."""
+        for one in sent:
+            self._told.setdefault(one.key, _Told()).tried = True
+
+    def accepted(self, sent: Iterable[Standing], now: float) -> None:
+        """Note that these arrived as they were sent."""
+        for one in sent:
+            told = self._told.setdefault(one.key, _Told())
+            told.version, told.at, told.resolved = one.version, now, one.resolved_at is not None
+
+    def refused(self, one: Standing) -> None:
+        """Note that this one is bad and must not be sent again until it changes."""
+        self._told.setdefault(one.key, _Told()).refused = one.version
+
+    def over(self, one: Standing, now: float) -> bool:
+        """Tell whether this Alertmanager needs no further word of a resolved alert."""
+        if one.resolved_at is None:
+            return False
+        told = self._told.get(one.key) or _Told()
+        if not told.tried or told.refused == one.version:
+            return True
+        since = now - one.resolved_at
+        return since > self._schedule.resolved_for_secs and (told.resolved or since > self._schedule.ends_after_secs)
+
+    def forget(self, keys: Iterable[str]) -> None:
+        """Drop what is no longer on the board."""
+        for key in keys:
+            self._told.pop(key, None)
+
+
+def _packed(one: Standing) -> dict[str, Any]:
+    alert = one.alert
+    return {
+        "incident": one.incident,
+        "revision": one.revision,
+        "version": one.version,
+        "resolved_at": one.resolved_at,
+        "labels": dict(alert.labels),
+        "annotations": dict(alert.annotations),
+        "starts_at": alert.starts_at,
+        "generator_url": alert.generator_url,
+    }
+
+
+def _unpacked(saved: Mapping[str, Any]) -> Standing:
+    labels, annotations = dict(saved["labels"]), dict(saved["annotations"])
+    alert = Alert(labels, annotations, float(saved["starts_at"]), str(saved["generator_url"]))
+    ended = saved["resolved_at"]
+    return Standing(str(saved["incident"]), int(saved["revision"]), alert, int(saved["version"]), None if ended is None else float(ended))
