@@ -1,0 +1,102 @@
+"""Find how far each node's clock is off, from moments that all nodes shared, and how sure that is."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import median
+
+from firstfault.correlate.roster import Roster
+from firstfault.model import Fact, Observation, Progress, Stamp
+
+STEP_JITTER_SECS = 0.25  # ranks of one job print a finished step within a quarter of a second or so
+TIMEOUT_JITTER_SECS = 1.0  # watchdogs of one collective fire within a second: they poll
+UNKNOWN = math.inf
+_MOMENTS_A_NODE = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """How far a node's clock is ahead of the reference node's, in seconds, and the error of that."""
+
+    seconds: float
+    error: float
+
+
+class Clocks:
+    """Put stamps of different nodes on one scale, with their error."""
+
+    def __init__(self, offsets: dict[str, Offset]) -> None:
+        self._offsets = offsets
+
+    @classmethod
+    def build(cls, observations: Iterable[Observation], roster: Roster) -> Clocks:
+        """Compare the times of shared moments; nodes that share none keep an unknown error."""
+        moments: dict[str, dict[object, list[float]]] = defaultdict(lambda: defaultdict(list))
+        for one in observations:
+            node = _node(one, roster)
+            for moment, at in _moments(one):
+                if len(moments[node]) < _MOMENTS_A_NODE or moment in moments[node]:
+                    moments[node][moment].append(at)
+        return cls(_offsets({node: {key: median(times) for key, times in found.items()} for node, found in moments.items()}))
+
+    def place(self, stamp: Stamp, node: str | None) -> tuple[float, float] | None:
+        """Return (seconds on the common scale, ± error); None where the stamp cannot order anything."""
+        if stamp.at is None or stamp.source not in ("line", "envelope"):
+            return None
+        offset = self._offsets.get(node or "", Offset(0.0, UNKNOWN if len(self._offsets) > 1 else 0.0))
+        return stamp.at - offset.seconds, stamp.precision + offset.error
+
+    def offset(self, node: str | None) -> Offset:
+        """Return the offset of a canonical node."""
+        return self._offsets.get(node or "", Offset(0.0, UNKNOWN))
+
+
+def _node(one: Observation, roster: Roster) -> str:
+    if one.who.node:
+        return roster.node(one.who.node)
+    return roster.home(one.stream) or (roster.node_of(one.who.rank) if one.who.rank is not None else None) or ""
+
+
+def _moments(one: Observation) -> Iterable[tuple[object, float]]:
+    if isinstance(one, Progress):
+        for step, at in one.steps:
+            if at is not None:
+                yield ("step", step), at
+    elif isinstance(one, Fact) and one.name == "collective-timeout" and one.time.at is not None and one.time.source in ("line", "envelope"):
+        values = one.values
+        if values.get("seq") is not None:
+            yield (
+                ("timeout", values.get("group_guid") or values.get("group") or values.get("group_id"), values["seq"], values.get("op")),
+                one.time.at,
+            )
+
+
+def _offsets(moments: dict[str, dict[object, float]]) -> dict[str, Offset]:
+    """Measure every node against the one that shares the most moments."""
+    nodes = sorted(moments)
+    if not nodes:
+        return {}
+    shared = {node: sum(len(moments[node].keys() & moments[other].keys()) for other in nodes if other != node) for node in nodes[:64]}
+    reference = max(shared, key=lambda node: (shared[node], node))
+    offsets = {reference: Offset(0.0, 0.0)}
+    for node in nodes:
+        if node != reference:
+            offsets[node] = _offset(moments[node], moments[reference])
+    return offsets
+
+
+def _offset(ours: dict[object, float], theirs: dict[object, float]) -> Offset:
+    steps = [ours[key] - theirs[key] for key in ours.keys() & theirs.keys() if key[0] == "step"]
+    if steps:
+        return _robust(steps, STEP_JITTER_SECS)
+    waits = [ours[key] - theirs[key] for key in ours.keys() & theirs.keys()]
+    return _robust(waits, TIMEOUT_JITTER_SECS) if waits else Offset(0.0, UNKNOWN)
+
+
+def _robust(differences: list[float], jitter: float) -> Offset:
+    middle = median(differences)
+    spread = median(abs(one - middle) for one in differences)
+    return Offset(middle, jitter + 3.0 * spread)

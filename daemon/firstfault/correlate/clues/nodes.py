@@ -1,0 +1,98 @@
+"""Clue: the machine of a rank reported a fault, or could not join.
+
+Proves: the kernel, scheduler or launcher of this machine saw something that stops processes there.
+Cannot prove: that it came first; GPUs report Xid 45 and 43 after a process died, links flap after resets.
+Lies: Xid names the pid that used the GPU, not the guilty one; "invoked oom-killer" names an innocent; other nodes print the
+endpoint's name when they cannot reach it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from firstfault.correlate.clues.base import Finding
+from firstfault.correlate.suspects import Suspect, label, labels, of_node
+from firstfault.correlate.window import Window, lines_of
+from firstfault.model import Fact
+
+FOLLOWING_XIDS = frozenset({43, 45, 68, 69})  # context torn down or application fault reported again: consequences
+_UNREADY = {
+    "unresolved": ("could not resolve the rendezvous host", "rendezvous-host-unresolved"),
+    "port-in-use": ("found the rendezvous port taken", "address-already-in-use"),
+}
+
+
+def findings(window: Window) -> Iterator[Finding]:
+    """Yield faults of machines."""
+    yield from _devices(window)
+    yield from _faults(window)
+    yield from _rendezvous(window)
+
+
+def _devices(window: Window) -> Iterator[Finding]:
+    seen: set[tuple[Suspect, object]] = set()
+    for fact in window.facts("device-fault"):
+        suspect, code = window.who(fact), fact.values.get("code")
+        if suspect is None or code in FOLLOWING_XIDS or fact.values.get("caused_by") or (suspect, code) in seen:
+            continue
+        seen.add((suspect, code))
+        name = "node-fault" if suspect.kind == "node" else "node-fault-mapped"
+        words = f"Xid {code}" if code is not None else fact.values.get("what", "a GPU fault")
+        yield Finding(
+            "node", name, (suspect,), f"{label(suspect)}: the kernel reports {words}", lines_of(fact), window.fingerprint_at(fact)
+        )
+
+
+def _faults(window: Window) -> Iterator[Finding]:
+    by_node: dict[tuple[Suspect, str], list[Fact]] = defaultdict(list)
+    for fact in window.facts("node-fault"):
+        suspect = window.who(fact)
+        node = window.node_of(suspect) if suspect else None
+        if node:
+            by_node[of_node(node), str(fact.values.get("what"))].append(fact)
+    counts = {key: len(facts) for key, facts in by_node.items()}
+    for (suspect, what), facts in sorted(by_node.items()):
+        most = max(count for (_, other), count in counts.items() if other == what)
+        scale = len(facts) / most  # a link that flapped once beside one that flapped ten times
+        yield Finding(
+            "node",
+            "node-fault",
+            (suspect,),
+            f"{label(suspect)} reports {what} ({len(facts)} times)",
+            lines_of(*facts),
+            window.fingerprint_at(facts[0]),
+            None,
+            scale,
+        )
+
+
+def _rendezvous(window: Window) -> Iterator[Finding]:
+    """The launcher that cannot resolve or bind says so itself; one whose endpoint answers nonsense is named by the others."""
+    for what, (words, fingerprint) in _UNREADY.items():
+        nodes: dict[str, Fact] = {}
+        for fact in window.facts("rendezvous"):
+            node = window.roster.node(fact.who.node) if fact.who.node else window.roster.home(fact.stream)
+            if fact.values.get("what") == what and node:
+                nodes.setdefault(node, fact)
+        if nodes and (len(nodes) < len(window.nodes()) or len(nodes) == 1):
+            suspects = tuple(of_node(node) for node in sorted(nodes))
+            yield Finding("node", "node-unready", suspects, f"{labels(suspects)} {words}", lines_of(*nodes.values()), fingerprint)
+    yield from _foreign_endpoint(window)
+
+
+def _foreign_endpoint(window: Window) -> Iterator[Finding]:
+    """Connections to the endpoint succeed but nobody answers the protocol: something else listens on that machine."""
+    for fact in window.facts("rendezvous"):
+        endpoint = str(fact.values.get("endpoint") or "")
+        if fact.values.get("what") == "foreign" and endpoint:
+            node = window.roster.node(endpoint.rsplit(":", 1)[0])
+            yield Finding(
+                "node",
+                "node-unready",
+                (of_node(node),),
+                f"something that is no rendezvous store answers on {endpoint}",
+                lines_of(fact),
+                "address-already-in-use",
+            )
+            return

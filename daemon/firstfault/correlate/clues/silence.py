@@ -1,0 +1,142 @@
+"""Clue: a rank that says nothing while all others say that they wait.
+
+Proves: the silent rank did not time out itself, so it was not in the collective the others wait in.
+Cannot prove: why (frozen process, lost GPU, stopped node, data loading), nor that its log is complete.
+Lies: when the log of the rank was not given at all; when its stdout was buffered and lost; when the launcher killed it before its own time-out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from firstfault.correlate.clues.base import Finding
+from firstfault.correlate.clues.exits import CRASH_SIGNALS, signal_of
+from firstfault.correlate.dossier import Dossier
+from firstfault.correlate.suspects import Suspect, label, labels, of_rank
+from firstfault.correlate.window import Window, lines_of
+
+SILENT = "rank-silent"
+EARLY = "rank-finished-early"
+LATE = "rank-late-start"
+
+
+def findings(window: Window) -> Iterator[Finding]:
+    """Yield silent, frozen, early-finished and late ranks."""
+    yield from _silent(window)
+    yield from _frozen(window)
+    yield from _finished_early(window)
+    yield from _late(window)
+
+
+def silent_ranks(window: Window) -> tuple[int, ...]:
+    """Return the ranks that must exist, complained of nobody and left no end of their own, while others waited."""
+    if not window.waiters:
+        return ()
+    return tuple(rank for rank in window.ranks_known if _mute(window, of_rank(rank)))
+
+
+def _mute(window: Window, suspect: Suspect) -> bool:
+    dossier = window.dossiers.get(suspect)
+    if dossier is None:
+        return True
+    own_end = dossier.code is not None and signal_of(dossier.code) not in (9, 15) and dossier.code != 1
+    return not (dossier.waited or dossier.events or dossier.finishes or own_end)
+
+
+def _silent(window: Window) -> Iterator[Finding]:
+    mute = silent_ranks(window)
+    waiting = len([one for one in window.waiters if one.rank is not None])
+    if not mute or waiting < 1 or 2 * len(mute) > max(waiting, 2) or not timed_out(window):
+        return
+    heard = [rank for rank in mute if of_rank(rank) in window.dossiers and window.dossiers[of_rank(rank)].spoke]
+    unheard = [rank for rank in mute if rank not in heard and visible(window, rank)]
+    if heard:
+        suspects = tuple(of_rank(rank) for rank in heard)
+        last = [max(window.dossiers[one].progress, key=lambda p: p.offset) for one in suspects if window.dossiers[one].progress]
+        yield Finding(
+            "silence",
+            "silent-waiters",
+            suspects,
+            f"{waiting} ranks report that they waited, {labels(suspects)} nothing",
+            lines_of(*last),
+            SILENT,
+        )
+    elif unheard and len(unheard) == 1 and waiting >= 2:
+        suspects = tuple(of_rank(rank) for rank in unheard)
+        yield Finding(
+            "silence", "silent-unheard", suspects, f"all others that must exist wait; {labels(suspects)} is never heard", (), SILENT
+        )
+
+
+def timed_out(window: Window) -> bool:
+    """Tell whether anybody gave up waiting, so that silence has a meaning."""
+    return bool(window.facts("collective-timeout", "collective-wait", "barrier-missing", "dump-signal"))
+
+
+def visible(window: Window, rank: int) -> bool:
+    """Tell whether the logs given would show an unheard rank: others of its stream or node speak in them.
+
+    A console with all ranks of a job shows every rank; the files of one of several nodes show only its own.
+    """
+    size = len(window.ranks_known)
+    heard = len(window.ranks_heard)
+    return heard >= 2 and size - heard <= max(1, size // 8)
+
+
+def _frozen(window: Window) -> Iterator[Finding]:
+    for suspect, dossier in sorted(window.processes.items()):
+        if dossier.escalations and not dossier.waited and not dossier.events:
+            yield Finding(
+                "silence",
+                "frozen",
+                (suspect,),
+                f"{label(suspect)} did not heed its launcher's SIGTERM and had to be killed",
+                lines_of(*dossier.escalations),
+                SILENT,
+            )
+
+
+def _finished_early(window: Window) -> Iterator[Finding]:
+    """A rank that finished well while others were still in the loop."""
+    waiting = set(window.waiters)
+    done = [suspect for suspect, dossier in window.processes.items() if _ended_well(dossier) and suspect not in waiting]
+    if not waiting or not done or len(done) >= len(waiting):
+        return
+    for suspect in sorted(done):
+        dossier = window.dossiers[suspect]
+        yield Finding(
+            "silence",
+            "finished-early",
+            (suspect,),
+            f"{label(suspect)} finished while others still waited for it",
+            lines_of(*dossier.finishes),
+            EARLY,
+        )
+
+
+def _ended_well(dossier: Dossier) -> bool:
+    if dossier.faults or signal_of(dossier.code or 0) in CRASH_SIGNALS:
+        return False
+    return bool(dossier.finishes) and dossier.code in (None, 0)
+
+
+def _late(window: Window) -> Iterator[Finding]:
+    """The store gave up waiting for members; in the same stream somebody starts only afterwards, or never."""
+    for fact in window.facts("barrier-missing"):
+        joined, expected = fact.values.get("joined"), fact.values.get("expected")
+        if fact.values.get("ranks") or not isinstance(joined, int) or not isinstance(expected, int) or not 0 < expected - joined < expected:
+            continue
+        before = {window.who(one) for one in window.facts("start") if one.stream == fact.stream and one.offset < fact.offset}
+        after = (
+            {window.who(one) for one in window.facts("start") if one.stream == fact.stream and one.offset > fact.offset} - before - {None}
+        )
+        if 0 < len(after) <= expected - joined:
+            suspects = tuple(sorted(one for one in after if one is not None))
+            yield Finding(
+                "silence",
+                "late-start",
+                suspects,
+                f"{joined} of {expected} had joined when the wait ended; {labels(suspects)} started after it",
+                lines_of(fact),
+                LATE,
+            )

@@ -1,0 +1,90 @@
+"""Clue: the same initiating symptom stands on all ranks, or on all ranks of one machine, so no single rank is to blame.
+
+Proves: that nothing distinguishes the ranks as far as these logs go: code, data or configuration that all share, or one machine's.
+Cannot prove: that all failed by themselves where a launcher stopped some before they could print.
+Lies: when one rank's error text was broadcast and printed by all (checkpoint planners do); then the text names the rank.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from firstfault.correlate.clues.base import Finding
+from firstfault.correlate.clues.earlier import earliest
+from firstfault.correlate.suspects import Suspect
+from firstfault.correlate.window import Window
+from firstfault.model import Event
+
+SHARED_CAUSES = frozenset({"configuration", "code", "framework"})
+
+
+@dataclass(frozen=True, slots=True)
+class Symmetry:
+    """Which processes show one symptom alike."""
+
+    suspects: tuple[Suspect, ...]
+    events: tuple[Event, ...]
+    reach: str  # "all" | "node" | "some"
+    node: str | None = None
+
+
+def signature(event: Event) -> tuple[str, str]:
+    """Return what makes two faults the same: the entry, or for an unknown exception its type."""
+    return event.fingerprint, event.statement.exception if event.fingerprint == "unclassified-exception" and event.statement else ""
+
+
+def find(window: Window, findings: list[Finding]) -> Symmetry | None:
+    """Return the widest group of processes with one and the same fault of their own; None where fewer than two share one."""
+    groups: dict[tuple[str, str], dict[Suspect, Event]] = defaultdict(dict)
+    for finding in findings:
+        if finding.kind == "own-cause" and finding.event is not None:
+            groups[signature(finding.event)][finding.suspects[0]] = finding.event
+    wide = [faults for faults in groups.values() if len(faults) > 1]
+    if not wide:
+        return _by_exit(window, findings)
+    faults = max(wide, key=lambda found: (len(found), sorted(found)))
+    if earliest(window, faults) is not None and not _everybody(window, set(faults)):
+        return None
+    return _reach(window, faults)
+
+
+def _reach(window: Window, faults: dict[Suspect, Event]) -> Symmetry:
+    suspects, events = tuple(sorted(faults)), tuple(faults[one] for one in sorted(faults))
+    if _everybody(window, set(suspects)):
+        return Symmetry(suspects, events, "all")
+    nodes = {window.node_of(one) for one in suspects}
+    node = next(iter(nodes)) if len(nodes) == 1 else None
+    if node and len(window.nodes()) > 1 and _innocents(window, set(suspects), node):
+        return Symmetry(suspects, events, "node", node)
+    shared = window.category(events[0].fingerprint) in SHARED_CAUSES and not _contradicted(window, set(suspects))
+    return Symmetry(suspects, events, "all" if shared else "some")
+
+
+def _everybody(window: Window, suspects: set[Suspect]) -> bool:
+    """All who could have shown the symptom did: nobody else waited, finished or fell silent."""
+    return not _contradicted(window, suspects)
+
+
+def _contradicted(window: Window, suspects: set[Suspect]) -> bool:
+    others = [dossier for suspect, dossier in window.processes.items() if suspect not in suspects]
+    return any(dossier.waited or dossier.collateral or dossier.finishes for dossier in others)
+
+
+def _innocents(window: Window, suspects: set[Suspect], node: str) -> bool:
+    """Somebody elsewhere only followed, and nobody on this node did."""
+    others = [(suspect, dossier) for suspect, dossier in window.processes.items() if suspect not in suspects]
+    here = [dossier for suspect, dossier in others if window.node_of(suspect) == node and (dossier.waited or dossier.collateral)]
+    return not here and any(window.node_of(suspect) != node for suspect, _ in others)
+
+
+def _by_exit(window: Window, findings: list[Finding]) -> Symmetry | None:
+    """All ranks died of one signal with no other difference."""
+    crashed: dict[str, set[Suspect]] = defaultdict(set)
+    for finding in findings:
+        if finding.kind == "exit" and finding.weight > 0:
+            crashed[finding.name].update(finding.suspects)
+    for suspects in crashed.values():
+        if len(suspects) > 1 and len(suspects) >= len(window.ranks_known) - 1 and _everybody(window, suspects):
+            return Symmetry(tuple(sorted(suspects)), (), "all")
+    return None

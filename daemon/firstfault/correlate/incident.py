@@ -1,0 +1,271 @@
+"""Keep the incidents of all jobs: opened at the first fault, settled when decisive or quiet, revised when evidence changes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from firstfault.correlate.attempts import cut
+from firstfault.correlate.verdict import Decision, decide
+from firstfault.correlate.window import Window
+from firstfault.model import Attempt, Change, ChangeKind, Event, Fact, Incident, JobKey, Observation, Progress
+from firstfault.rules.catalogue import RuleSet
+
+_QUIET_FACTS = frozenset(
+    {"binding", "nccl-comm", "host-address", "world-size", "run-id", "setting", "version", "layout", "start", "note", "checkpoint"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long an incident waits for evidence, and how much is kept."""
+
+    quiet_secs: float = 15.0  # without new evidence, an open incident settles
+    most_secs: float = 90.0  # after which it settles whatever comes
+    historic_secs: float = 900.0  # older at first sight: recorded, never paged
+    close_secs: float = 86_400.0  # a settled incident that nobody touched ends after a day
+    recover_steps: int = 2  # steps of a later attempt that show progress
+    most_observations: int = 400_000  # a run's evidence beyond this drops its oldest progress first
+    world_size: int | None = None
+
+
+@dataclass(slots=True)
+class _Run:
+    """One submission of a job with all that was observed of it."""
+
+    key: JobKey
+    seen: dict[str, Observation] = field(default_factory=dict)
+    dirty: bool = False
+    evidence_at: float | None = None  # wall clock of the last evidence of failure
+    first_at: float | None = None
+    incidents: dict[int, Incident] = field(default_factory=dict)  # by attempt
+    attempts: tuple[Attempt, ...] = ()
+    dropped: int = 0
+
+
+class Correlator:
+    """Turn observations into incidents.
+
+    What it finally says depends on the set of observations alone; `now` only decides when it says it.
+    """
+
+    def __init__(self, rules: RuleSet, limits: Limits | None = None) -> None:
+        self.rules = rules
+        self.limits = limits or Limits()
+        self._runs: dict[tuple[str, str, str], _Run] = {}
+
+    def observe(self, observations: Iterable[Observation], now: float | None = None) -> list[Change]:
+        """Take new observations; repeated ones change nothing."""
+        for one in observations:
+            run = self._run(one.job)
+            if self._remember(run, one) and _is_evidence(one):
+                run.dirty = True
+                run.evidence_at = now
+                run.first_at = run.first_at if run.first_at is not None else now
+            elif run.incidents:
+                run.dirty = True
+        return []
+
+    def advance(self, now: float) -> list[Change]:
+        """Look at what is new, and settle, recover or close what is due."""
+        changes: list[Change] = []
+        for run in self._runs.values():
+            if run.dirty and (run.incidents or run.evidence_at is not None):
+                changes += self._review(run, now)
+            changes += self._due(run, now)
+        return changes
+
+    def finish(self, now: float | None = None) -> list[Change]:
+        """Settle everything: no further byte will come."""
+        changes: list[Change] = []
+        for run in self._runs.values():
+            changes += self._review(run, now)
+            for number, incident in sorted(run.incidents.items()):
+                if incident.state == "open":
+                    changes.append(
+                        self._put(run, number, replace(incident, state="settled", settled_at=incident.opened_at), "settled", now)
+                    )
+            run.attempts = self._attempts(run)
+        return changes
+
+    def attempts(self) -> tuple[Attempt, ...]:
+        """Return all attempts with their current incidents."""
+        return tuple(attempt for _, run in sorted(self._runs.items()) for attempt in self._attempts(run))
+
+    def incidents(self) -> tuple[Incident, ...]:
+        """Return all incidents, oldest run first."""
+        return tuple(incident for run in self._runs.values() for _, incident in sorted(run.incidents.items()))
+
+    # remembering
+
+    def _run(self, key: JobKey) -> _Run:
+        name = (key.namespace, key.job, key.run)
+        if name not in self._runs:
+            self._runs[name] = _Run(replace(key, attempt=None))
+        return self._runs[name]
+
+    def _remember(self, run: _Run, one: Observation) -> bool:
+        known = run.seen.get(one.id)
+        if known == one:
+            return False
+        run.seen[one.id] = one
+        if len(run.seen) > self.limits.most_observations:
+            self._forget(run)
+        return True
+
+    def _forget(self, run: _Run) -> None:
+        """Drop the oldest summaries and quiet facts first; events and evidence last."""
+        order = sorted(run.seen.values(), key=lambda one: (_is_evidence(one), not isinstance(one, Progress)))
+        surplus = len(run.seen) - int(self.limits.most_observations * 0.9)
+        for one in order[:surplus]:
+            del run.seen[one.id]
+        run.dropped += surplus
+
+    # judging
+
+    def _slices(self, run: _Run) -> list[tuple[Window, Decision | None]]:
+        judged = []
+        for part in cut(list(run.seen.values())):
+            key = replace(run.key, attempt=part.number)
+            window = Window(key, part.observations, self.rules, self.limits.world_size)
+            judged.append((window, decide(window)))
+        return judged
+
+    def _review(self, run: _Run, now: float | None) -> list[Change]:
+        run.dirty = False
+        changes: list[Change] = []
+        judged = self._slices(run)
+        run.attempts = ()
+        for window, decision in judged:
+            number = window.key.attempt or 0
+            if decision is not None:
+                changes += self._update(run, number, window, decision, now)
+        changes += self._recover(run, judged, now)
+        run.attempts = tuple(self._attempt(run, window) for window, _ in judged)
+        return changes
+
+    def _update(self, run: _Run, number: int, window: Window, decision: Decision, now: float | None) -> list[Change]:
+        known = run.incidents.get(number)
+        fresh = self._incident(run, number, window, decision, known, now)
+        if known is None:
+            changes = [self._put(run, number, fresh, "opened", now)]
+            if decision.decisive and now is not None:
+                changes.append(self._put(run, number, replace(fresh, state="settled", settled_at=now), "settled", now))
+            return changes
+        if known == fresh:
+            return []
+        if known.state == "open":
+            if decision.decisive and now is not None:
+                return [self._put(run, number, replace(fresh, state="settled", settled_at=now), "settled", now)]
+            return [self._put(run, number, fresh, "updated", now)]
+        if _material(known, fresh):
+            return [self._put(run, number, replace(fresh, revision=known.revision + 1), "revised", now, known)]
+        return [self._put(run, number, fresh, "updated", now, known)]
+
+    def _incident(self, run: _Run, number: int, window: Window, decision: Decision, known: Incident | None, now: float | None) -> Incident:
+        opened = decision.opened_at
+        historic = known.historic if known else bool(now is not None and opened is not None and now - opened > self.limits.historic_secs)
+        return Incident(
+            id=incident_id(window.key, 0),
+            key=window.key,
+            ordinal=0,
+            state=known.state if known else "open",
+            fingerprint=decision.fingerprint,
+            verdict=decision.verdict,
+            opened_at=opened,
+            settled_at=known.settled_at if known else None,
+            closed_at=known.closed_at if known else None,
+            seen_at=known.seen_at if known else now,
+            historic=historic,
+            revision=known.revision if known else 0,
+            severity=decision.severity,
+            collateral=decision.collateral,
+            silent_ranks=decision.silent,
+            also=decision.also,
+            evidence=decision.evidence,
+        )
+
+    def _recover(self, run: _Run, judged: list[tuple[Window, Decision | None]], now: float | None) -> list[Change]:
+        """A later attempt that makes progress ends the incidents of the earlier ones."""
+        changes: list[Change] = []
+        latest = max((w.key.attempt or 0 for w, _ in judged if _progresses(w, self.limits.recover_steps)), default=-1)
+        for number, incident in sorted(run.incidents.items()):
+            if number < latest and incident.state == "settled" and now is not None:
+                changes.append(self._put(run, number, replace(incident, state="recovered", closed_at=now), "recovered", now, incident))
+        return changes
+
+    def _due(self, run: _Run, now: float) -> list[Change]:
+        changes: list[Change] = []
+        for number, incident in sorted(run.incidents.items()):
+            if incident.state == "open" and self._quiet(run, incident, now):
+                changes.append(self._put(run, number, replace(incident, state="settled", settled_at=now), "settled", now))
+            elif incident.state == "settled" and incident.settled_at is not None and now - incident.settled_at > self.limits.close_secs:
+                changes.append(self._put(run, number, replace(incident, state="closed", closed_at=now), "closed", now, incident))
+        return changes
+
+    def _quiet(self, run: _Run, incident: Incident, now: float) -> bool:
+        since = run.evidence_at if run.evidence_at is not None else now
+        first = incident.seen_at if incident.seen_at is not None else now
+        return now - since >= self.limits.quiet_secs or now - first >= self.limits.most_secs
+
+    def _put(
+        self, run: _Run, number: int, incident: Incident, kind: ChangeKind, now: float | None, before: Incident | None = None
+    ) -> Change:
+        run.incidents[number] = incident
+        return Change(kind, incident, now if now is not None else incident.opened_at or 0.0, before)
+
+    # answers
+
+    def _attempts(self, run: _Run) -> tuple[Attempt, ...]:
+        made = run.attempts or tuple(self._attempt(run, window) for window, _ in self._slices(run))
+        return tuple(replace(one, incidents=self._of(run, one.key.attempt or 0)) for one in made)
+
+    def _of(self, run: _Run, number: int) -> tuple[Incident, ...]:
+        incident = run.incidents.get(number)
+        return (incident,) if incident else ()
+
+    def _attempt(self, run: _Run, window: Window) -> Attempt:
+        context = {str(f.values.get("name")): str(f.values.get("value", "")) for f in window.facts("version", "layout", "setting")}
+        return Attempt(
+            window.key, window.world_size, window.ranks_heard, window.roster.nodes, self._of(run, window.key.attempt or 0), context
+        )
+
+    # persistence
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return everything needed to go on after a restart, as plain values."""
+        from firstfault.correlate.state import dump_run
+
+        return {"version": 1, "runs": [dump_run(run) for run in self._runs.values()]}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Take a snapshot back."""
+        from firstfault.correlate.state import load_run
+
+        for one in saved.get("runs", ()):
+            run = load_run(one, _Run)
+            self._runs[run.key.namespace, run.key.job, run.key.run] = run
+
+
+def incident_id(key: JobKey, ordinal: int) -> str:
+    """Derive an id from what names an incident, so that a replay finds the same one."""
+    text = "\0".join((key.namespace, key.job, key.run, str(key.attempt or 0), str(ordinal)))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _is_evidence(one: Observation) -> bool:
+    if isinstance(one, Event):
+        return one.role in ("initiating", "either", "collateral")
+    return isinstance(one, Fact) and one.name not in _QUIET_FACTS
+
+
+def _material(before: Incident, after: Incident) -> bool:
+    """Tell whether somebody who was paged must hear of the change: another rank, scope or failure."""
+    one, two = before.verdict, after.verdict
+    return (one.scope, one.ranks, one.nodes, before.fingerprint) != (two.scope, two.ranks, two.nodes, after.fingerprint)
+
+
+def _progresses(window: Window, steps: int) -> bool:
+    return any(len(one.steps) >= steps for one in window.progress)

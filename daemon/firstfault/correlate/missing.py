@@ -1,0 +1,122 @@
+"""Say which fact would settle an open verdict, and how to get it.
+
+The questions are those that maintainers of the frameworks ask in public reports, by class of failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from firstfault.correlate.clues.silence import silent_ranks, timed_out
+from firstfault.correlate.suspects import ranges
+from firstfault.correlate.window import Window
+from firstfault.model import Missing, Verdict
+
+_FLIGHT_RECORDER = "set TORCH_FR_BUFFER_SIZE=2000 (torch < 2.9: TORCH_NCCL_TRACE_BUFFER_SIZE=2000) and TORCH_NCCL_DUMP_ON_TIMEOUT=1, then run torchfrtrace over the dumps"
+_SETTINGS = {
+    "flight-recorder": ("which collective each rank was in", "the log says that the flight recorder was off", _FLIGHT_RECORDER),
+    "error-file": (
+        "the traceback of the first failed process",
+        "the log says that no error file was written",
+        "decorate main() with torch.distributed.elastic.multiprocessing.errors.record",
+    ),
+}
+_MOST = 5
+
+
+def missing_facts(window: Window, verdict: Verdict, fingerprint: str) -> tuple[Missing, ...]:
+    """Return the facts that are missing, the most telling first; a settled verdict asks only for what its entry asks."""
+    found = list(_settings(window)) if verdict.scope == "undetermined" or fingerprint in ("rank-silent", "rank-killed") else []
+    if verdict.scope == "undetermined":
+        found = [*_unheard(window), *_collectives(window), *_numbers(window), *_network(window), *found]
+    else:
+        found = [*_cause(window, verdict, fingerprint), *found]
+    entry = window.rules.entries.get(fingerprint)
+    if entry is not None:
+        found += [Missing(one.fact, one.why, one.how) for one in entry.missing]
+    return tuple({one.fact: one for one in found}.values())[:_MOST]
+
+
+def _settings(window: Window) -> Iterator[Missing]:
+    for fact in window.facts("setting"):
+        known = _SETTINGS.get(str(fact.values.get("name")))
+        if known:
+            yield Missing(*known)
+
+
+def _unheard(window: Window) -> Iterator[Missing]:
+    heard = set(window.ranks_heard)
+    absent = [rank for rank in window.ranks_known if rank not in heard]
+    if absent and heard:
+        nodes = "the log of the node that ran them" if len(absent) > 1 else "its stdout and stderr"
+        yield Missing(f"what ranks {ranges(absent)} said", "no line of theirs was given", f"{nodes}; add the files to the same command")
+    silent = silent_ranks(window)
+    for rank in silent[:2]:
+        if rank in heard:
+            yield Missing(
+                f"where rank {rank} stood",
+                "it printed no time-out of its own",
+                f"py-spy dump --pid PID on its machine before it is killed; {_FLIGHT_RECORDER}",
+            )
+    if not heard:
+        yield Missing(
+            "which rank wrote which line",
+            "no line carries a rank",
+            "torchrun --log-dir DIR --redirects 3 (or --tee 3), srun --label, or one file a rank",
+        )
+
+
+def _collectives(window: Window) -> Iterator[Missing]:
+    if not timed_out(window):
+        return
+    waits = window.facts("collective-timeout")
+    if waits and not any(fact.values.get("numel_in") is not None for fact in waits):
+        yield Missing(
+            "operation and size on every rank at the number they time out at",
+            "the time-outs do not print sizes",
+            "set TORCH_DISTRIBUTED_DEBUG=DETAIL or read the flight recorder",
+        )
+    if len(window.waiters) == len(window.ranks_known) > 1:
+        yield Missing(
+            "whether the data path between the ranks works",
+            "all ranks joined and none is late",
+            "run nccl-tests all_reduce_perf on the same GPUs, then again with NCCL_P2P_DISABLE=1; nvidia-smi topo -m",
+        )
+    elif waits:
+        yield Missing("which rank is missing from the collective", "the lines name only waiters", _FLIGHT_RECORDER)
+
+
+def _numbers(window: Window) -> Iterator[Missing]:
+    if any(window.category(event.fingerprint) == "numerical" for event in window.events) or window.facts("numeric"):
+        yield Missing(
+            "the first rank and batch whose own loss was not finite",
+            "the printed numbers are already reduced over ranks",
+            "log loss.isfinite() on every rank before the all-reduce; torch.autograd.set_detect_anomaly(True) for one run",
+        )
+
+
+def _network(window: Window) -> Iterator[Missing]:
+    if window.facts("peer-lost") and not window.facts("exit"):
+        yield Missing(
+            "how the peer's process ended",
+            "both ends report a lost connection and neither an exit",
+            "exit code and last lines of the peer; switch or overlay counters between the two hosts at that second",
+        )
+
+
+def _cause(window: Window, verdict: Verdict, fingerprint: str) -> Iterator[Missing]:
+    if fingerprint == "rank-killed":
+        host = verdict.nodes[0] if verdict.nodes else "its host"
+        yield Missing(
+            "who sent SIGKILL",
+            "exit records do not say",
+            f"journalctl -k --since '10 min ago' | grep -i -E 'oom|killed process' on {host}; kubectl describe pod; sacct -j JOB -o State,ExitCode,MaxRSS",
+        )
+    elif fingerprint == "rank-silent" and verdict.ranks:
+        yield Missing(
+            f"what rank {verdict.ranks[0]} was doing",
+            "it printed nothing after its last line",
+            "py-spy dump --pid PID (or gdb -p PID -batch -ex 'thread apply all bt') on the next occurrence; the flight-recorder dump of that rank",
+        )
+    elif fingerprint == "silent-exit":
+        yield Missing("why the process ended", "its own log just stops", "its stderr; run it with PYTHONFAULTHANDLER=1")

@@ -1,0 +1,251 @@
+"""Map addresses, pids, GPUs, local ranks and host names of one attempt to global ranks; keep contradictions, never guess."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+from firstfault.correlate.suspects import Suspect, of_local, of_node, of_pid, of_rank
+from firstfault.model import Event, Fact, Observation, Progress, Who
+
+_LOG_SUFFIX = re.compile(r"\.(log|out|err|txt)$")
+_IPV4 = re.compile(r"^\d{1,3}(\.\d{1,3}){3}$")
+_WORLD_FACTS = ("world-size", "binding", "start", "nccl-comm")
+
+
+def node_key(name: str) -> str:
+    """Fold case, domain and log suffix of a host name; addresses stay whole."""
+    text = _LOG_SUFFIX.sub("", name.strip().lower())
+    if _IPV4.match(text) or ":" in text:
+        return text
+    return text.split(".")[0]
+
+
+class Table:
+    """Keep which ranks were told for a value at a place; answer only where one was told."""
+
+    def __init__(self) -> None:
+        self._told: dict[tuple[str | None, object], set[int]] = defaultdict(set)
+        self._anywhere: dict[object, set[int]] = defaultdict(set)
+
+    def add(self, place: str | None, value: object, rank: int) -> None:
+        self._told[place, value].add(rank)
+        self._anywhere[value].add(rank)
+
+    def ask(self, place: str | None, value: object) -> int | None:
+        """Look a value up at its place; without a place anywhere, if all places agree."""
+        if value is None:
+            return None
+        ranks = self._told.get((place, value)) or self._told.get((None, value))
+        if not ranks and place is None:
+            ranks = self._anywhere.get(value)
+        return next(iter(ranks)) if ranks and len(ranks) == 1 else None
+
+
+class Roster:
+    """Answer which rank is meant by what a line printed.
+
+    Every map keeps all values it was told. A question is answered only where exactly one value was told;
+    two values are a contradiction, and the answer is then nobody.
+    """
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}  # node key -> node key it is an alias of
+        self._shown: dict[str, Counter[str]] = defaultdict(Counter)  # canonical key -> spellings
+        self._address_of: dict[str, set[str]] = defaultdict(set)  # ip -> node keys
+        self._by_local = Table()
+        self._by_pid = Table()
+        self._local_by_pid: dict[tuple[str | None, int], set[int]] = defaultdict(set)
+        self._by_device = Table()
+        self._by_pci = Table()
+        self._by_address: dict[str, set[int]] = defaultdict(set)
+        self._nodes_of: dict[int, set[str]] = defaultdict(set)
+        self._locals_of: dict[int, set[int]] = defaultdict(set)
+        self._worlds: Counter[int] = Counter()
+        self._homes: dict[str, str] = {}
+        self.ranks: set[int] = set()
+
+    # building
+
+    @classmethod
+    def build(cls, observations: Iterable[Observation]) -> Roster:
+        """Read every binding of one attempt; the order of `observations` does not matter."""
+        seen = list(observations)
+        roster = cls()
+        roster._learn_names(seen)
+        facts = [one for one in seen if isinstance(one, Fact)]
+        roster._learn_worlds(facts)
+        for fact in facts:
+            roster._learn(fact.who)
+        for one in seen:
+            if not isinstance(one, Fact):
+                roster._learn(one.who)
+        roster._learn_comms([fact for fact in facts if fact.name == "nccl-comm"])
+        return roster
+
+    def _learn_names(self, seen: list[Observation]) -> None:
+        homes: dict[str, Counter[str]] = defaultdict(Counter)
+        printed: dict[str, set[str]] = defaultdict(set)
+        for one in seen:
+            if one.who.node is None:
+                continue
+            key = node_key(one.who.node)
+            self._shown[key][one.who.node] += 1
+            if isinstance(one, Progress):
+                homes[one.stream][key] += 1
+            elif isinstance(one, Fact) and one.name == "host-address" and one.who.address:
+                self._address_of[one.who.address.split("<")[0]].add(key)
+            if isinstance(one, Fact) and one.values.get("by") == "torchelastic-block":
+                printed[one.stream].add(key)
+        self._homes = {stream: counts.most_common(1)[0][0] for stream, counts in homes.items() if len(counts) == 1}
+        self._alias(printed)
+
+    def _alias(self, printed: dict[str, set[str]]) -> None:
+        """An agent prints its own host: a stream with one home and one printed host speaks of one machine."""
+        claims: dict[str, set[str]] = defaultdict(set)
+        for stream, hosts in printed.items():
+            home = self._homes.get(stream)
+            if home and len(hosts) == 1:
+                claims[home] |= hosts
+        taken = Counter(host for hosts in claims.values() if len(hosts) == 1 for host in hosts)
+        for home, hosts in sorted(claims.items()):
+            host = next(iter(hosts))
+            if len(hosts) == 1 and host != home and taken[host] == 1 and host not in claims:
+                self._names[home] = host
+
+    def _learn_worlds(self, facts: list[Fact]) -> None:
+        for fact in facts:
+            size = fact.values.get("n" if fact.name == "world-size" else "world_size")
+            if fact.name in _WORLD_FACTS and isinstance(size, int) and 0 < size < 10_000_000:
+                self._worlds[size] += 1
+
+    def _learn(self, who: Who) -> None:
+        if who.agent or who.rank is None:
+            if who.local_rank is not None and who.pid is not None:
+                self._local_by_pid[self._at(who), who.pid].add(who.local_rank)
+            return
+        rank, place = who.rank, self._at(who)
+        self.ranks.add(rank)
+        if place is not None:
+            self._nodes_of[rank].add(place)
+        if who.local_rank is not None:
+            self._by_local.add(place, who.local_rank, rank)
+            self._locals_of[rank].add(who.local_rank)
+        if who.pid is not None:
+            self._by_pid.add(place, who.pid, rank)
+        if who.device is not None:
+            self._by_device.add(place, who.device, rank)
+        if who.pci is not None:
+            self._by_pci.add(place, pci_key(who.pci), rank)
+        if who.address is not None:
+            self._by_address[who.address].add(rank)
+
+    def _learn_comms(self, facts: list[Fact]) -> None:
+        """A rank in the communicator of the whole job is the global rank; ranks of split or smaller ones are not."""
+        sizes = [fact.values.get("nranks", 0) for fact in facts if not fact.values.get("parent")]
+        whole = self.world_size or max(sizes, default=0)
+        for fact in facts:
+            rank = fact.values.get("comm_rank")
+            if rank is None or fact.values.get("nranks") != whole or fact.values.get("parent"):
+                continue
+            pci = fact.values.get("bus_id")
+            self._learn(Who(rank=rank, node=fact.who.node, pid=fact.who.pid, device=fact.who.device, pci=str(pci) if pci else None))
+
+    # asking
+
+    @property
+    def world_size(self) -> int | None:
+        """The number of ranks, where the log states one and nothing contradicts it; else None."""
+        if not self._worlds:
+            return None
+        size = max(self._worlds, key=lambda one: (self._worlds[one], one))
+        return size if not self.ranks or max(self.ranks) < size else max(self._worlds) if max(self._worlds) > max(self.ranks) else None
+
+    def _at(self, who: Who) -> str | None:
+        return self.node(who.node) if who.node else None
+
+    def node(self, name: str) -> str:
+        """Return the canonical key of a host name, pod name or address."""
+        key = node_key(name)
+        if len(self._address_of.get(key, ())) == 1:
+            key = next(iter(self._address_of[key]))
+        return self._names.get(key, key)
+
+    def shown(self, node: str) -> str:
+        """Return the spelling of a canonical node that people know."""
+        spellings = self._shown.get(node)
+        return spellings.most_common(1)[0][0] if spellings else node
+
+    def home(self, stream: str) -> str | None:
+        """Return the node whose log a stream is, where all of its lines agree."""
+        home = self._homes.get(stream)
+        return self._names.get(home, home) if home else None
+
+    def resolve(self, who: Who, stream: str = "") -> Suspect | None:
+        """Return whom a line means, as precisely as its own words and the roster allow; None: nobody."""
+        if who.rank is not None:
+            return of_rank(who.rank)
+        place = self._at(who) or self.home(stream)
+        for table, value in (
+            (self._by_local, who.local_rank),
+            (self._by_pid, who.pid),
+            (self._by_pci, pci_key(who.pci) if who.pci else None),
+            (self._by_device, who.device),
+        ):
+            rank = table.ask(place, value)
+            if rank is not None:
+                return of_rank(rank)
+        if who.address is not None and len(self._by_address.get(who.address, ())) == 1:
+            return of_rank(next(iter(self._by_address[who.address])))
+        return self._unranked(who, place)
+
+    def _unranked(self, who: Who, place: str | None) -> Suspect | None:
+        local = who.local_rank
+        if local is None and who.pid is not None:
+            known = self._local_by_pid.get((place, who.pid), set())
+            local = next(iter(known)) if len(known) == 1 else None
+            again = self._by_local.ask(place, local)
+            if again is not None:
+                return of_rank(again)
+        if local is not None:
+            return of_local(place, local)
+        if who.pid is not None and not who.agent:
+            return of_pid(place, who.pid)
+        return of_node(place) if place else None
+
+    def node_of(self, rank: int) -> str | None:
+        """Return the canonical node of a rank, where one and only one is known."""
+        nodes = self._nodes_of.get(rank, set())
+        return next(iter(nodes)) if len(nodes) == 1 else None
+
+    def ranks_on(self, node: str) -> tuple[int, ...]:
+        """Return the ranks known to run on a canonical node."""
+        return tuple(sorted(rank for rank, nodes in self._nodes_of.items() if node in nodes))
+
+    def local_ranks_of(self, rank: int) -> tuple[int, ...]:
+        return tuple(sorted(self._locals_of.get(rank, ())))
+
+    @property
+    def nodes(self) -> dict[str, tuple[int, ...]]:
+        """Return {node as people know it: its ranks}."""
+        table: dict[str, list[int]] = defaultdict(list)
+        for rank, nodes in self._nodes_of.items():
+            if len(nodes) == 1:
+                table[next(iter(nodes))].append(rank)
+        return {self.shown(node): tuple(sorted(ranks)) for node, ranks in sorted(table.items())}
+
+
+def pci_key(text: str) -> str:
+    """Fold the spellings of a PCI address: "0000:CB:00.0", "cb000", "PCI:0000:cb:00" are "cb:00"."""
+    digits = text.lower().removeprefix("pci:")
+    if ":" in digits:
+        parts = digits.split(".")[0].split(":")
+        return f"{parts[-2]}:{parts[-1]}"
+    padded = digits.rjust(5, "0")  # NCCL prints bus, device and function as one hexadecimal number
+    return f"{padded[-5:-3]}:{padded[-3:-1]}"
+
+
+def speakers(events: Iterable[Event]) -> set[int]:
+    """Return the ranks that some event is about by its own words."""
+    return {event.who.rank for event in events if event.who.rank is not None}

@@ -1,0 +1,381 @@
+"""Weigh all clues of one attempt and say who failed first, or that nobody can tell."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+from firstfault.correlate.clues import gather, symmetry
+from firstfault.correlate.clues.base import Finding
+from firstfault.correlate.clues.silence import silent_ranks
+from firstfault.correlate.missing import missing_facts
+from firstfault.correlate.suspects import Suspect, label, labels, of_node
+from firstfault.correlate.weights import weight
+from firstfault.correlate.window import Window
+from firstfault.model import Candidate, Clue, Collateral, Event, Fact, Line, Scope, Verdict
+
+NAME_ABOVE = 0.6  # share of the probability from which a name is given
+EXTERNAL_BELOW = 3.0  # an own cause at least this strong makes a later stop from outside a consequence
+TOGETHER = 0.3  # suspects of one finding within this many log-odds are named together
+_MOST_CANDIDATES = 8
+_MOST_CLUES = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A verdict with what an incident needs besides."""
+
+    verdict: Verdict
+    fingerprint: str
+    severity: str
+    also: tuple[str, ...]
+    collateral: tuple[Collateral, ...]
+    silent: tuple[int, ...]
+    evidence: tuple[Line, ...]
+    opened_at: float | None
+    decisive: bool  # an initiating symptom of the initiator's own, with high confidence
+
+
+@dataclass(slots=True)
+class _Scales:
+    """Suspects with their summed log-odds and the findings behind them."""
+
+    scores: dict[Suspect, float] = field(default_factory=lambda: defaultdict(float))
+    behind: dict[Suspect, list[Finding]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, finding: Finding) -> None:
+        for suspect in finding.suspects:
+            self.scores[suspect] += finding.weight
+            self.behind[suspect].append(finding)
+
+
+def decide(window: Window) -> Decision | None:
+    """Return the decision over one attempt; None where nothing failed in it."""
+    findings = gather(window)
+    if not failed(window, findings):
+        return None
+    scales = weigh(window, findings)
+    verdict, fingerprint = _judge(window, findings, scales)
+    return _decision(window, findings, verdict, fingerprint)
+
+
+# did anything fail?
+
+
+def failed(window: Window, findings: list[Finding]) -> bool:
+    """Tell whether the attempt came to harm, as opposed to noise in a job that went on or ended well."""
+    if _ended_well(window):
+        return False
+    if any(finding.weight > 0 and finding.kind not in ("report", "named-by-peers") for finding in findings):
+        return True
+    if window.facts("collective-timeout", "desync") or _lasting_nan(window):
+        return True
+    return any(_counts(window, event) for event in window.events) or _waits_unanswered(window)
+
+
+def _ended_well(window: Window) -> bool:
+    """Everybody heard finished, and no exit, wait or lasting fault speaks against it."""
+    done = [dossier for dossier in window.processes.values() if dossier.finishes or dossier.code == 0]
+    bad = [dossier for dossier in window.processes.values() if dossier.code not in (None, 0)]
+    return (
+        bool(done)
+        and not bad
+        and len(done) >= len([one for one in window.processes.values() if one.spoke])
+        and not window.facts("stopped-outside")
+    )
+
+
+def _counts(window: Window, event: Event) -> bool:
+    """Tell whether an event alone means that something failed."""
+    if event.role not in ("initiating", "either", "collateral") or window.severity(event.fingerprint) == "info":
+        return False
+    suspect = window.who(event)
+    return suspect is None or not _went_on(window, suspect, event)
+
+
+def _went_on(window: Window, suspect: Suspect, event: Event) -> bool:
+    from firstfault.correlate.clues.progress_after import went_on
+
+    return went_on(window, suspect, event)
+
+
+def _waits_unanswered(window: Window) -> bool:
+    return any(dossier.waits and not dossier.finishes for dossier in window.processes.values())
+
+
+def _lasting_nan(window: Window) -> bool:
+    """A loss that became NaN and did not recover by the last step that was read."""
+    for dossier in window.processes.values():
+        if any("loss" in str(fact.values.get("name", "")) and "scale" not in str(fact.values.get("name", "")) for fact in dossier.numbers):
+            last = max(dossier.progress, key=lambda one: one.step if one.step is not None else -1.0, default=None)
+            if last is None or not math.isfinite(last.values.get("loss", math.nan)):
+                return True
+    return False
+
+
+# weighing
+
+
+def weigh(window: Window, findings: list[Finding]) -> _Scales:
+    """Sum the log-odds of every suspect; of findings that repeat one observation only the strongest counts."""
+    scales = _Scales()
+    for finding in _independent(findings):
+        scales.add(finding)
+    for suspect in list(scales.scores):
+        dossier = window.dossiers.get(suspect)
+        kinds = {finding.kind for finding in scales.behind[suspect] if finding.weight > 0}
+        if dossier is not None and dossier.waited and not kinds & {"behind", "own-cause", "exit", "silence", "outside"}:
+            scales.add(Finding("own-cause", "waiter", (suspect,), f"{label(suspect)} itself waited for others"))
+    _fold_nodes(window, scales)
+    return scales
+
+
+def _independent(findings: list[Finding]) -> list[Finding]:
+    """Keep the strongest finding of each kind for a suspect: a fault and its exit code are two, two tracebacks are one."""
+    best: dict[tuple[str, Suspect], Finding] = {}
+    for finding in findings:
+        for suspect in finding.suspects:
+            key = (finding.kind if finding.kind != "report" else finding.name, suspect)
+            if key not in best or abs(finding.weight) > abs(best[key].weight):
+                best[key] = finding
+    kept = {id(finding) for finding in best.values()}
+    return [finding for finding in findings if id(finding) in kept]
+
+
+def _fold_nodes(window: Window, scales: _Scales) -> None:
+    """A machine's fault explains the rank on it that has evidence of its own; then the rank is named, with its node."""
+    for node in [suspect for suspect in scales.scores if suspect.kind == "node"]:
+        ranks = [one for one in scales.scores if one.kind != "node" and scales.scores[one] > 0 and _lives_on(window, one, node)]
+        if scales.scores[node] > 0 and len(ranks) == 1:
+            scales.scores[ranks[0]] += 0.5 * scales.scores.pop(node)
+            scales.behind[ranks[0]] += scales.behind.pop(node)
+
+
+def _lives_on(window: Window, suspect: Suspect, node: Suspect) -> bool:
+    home = window.node_of(suspect)
+    return home == node.node or (home is None and window.single_machine)
+
+
+# judging
+
+
+def _judge(window: Window, findings: list[Finding], scales: _Scales) -> tuple[Verdict, str]:
+    outside = _outside(window, findings, scales)
+    if outside is not None:
+        return outside
+    alike = symmetry.find(window, findings)
+    if alike is not None and (named := _alike(window, alike, scales)) is not None:
+        return named
+    return _strongest(window, scales, findings)
+
+
+def _outside(window: Window, findings: list[Finding], scales: _Scales) -> tuple[Verdict, str] | None:
+    stops = [finding for finding in findings if finding.kind == "outside"]
+    own = [scales.scores[suspect] for suspect in scales.scores if any(f.kind != "outside" and f.weight > 0 for f in scales.behind[suspect])]
+    rest = [_without(scales, suspect, "outside") for suspect in scales.scores]
+    if not stops or (own and max(rest) >= EXTERNAL_BELOW):
+        return None
+    nodes = tuple(sorted({window.roster.shown(node) for one in stops for s in one.suspects if (node := window.node_of(s))}))
+    summary = f"Nobody in the job failed first: {stops[0].text}."
+    return Verdict("external", nodes=nodes if len(nodes) == 1 else (), confidence=0.9, summary=summary), stops[
+        0
+    ].fingerprint or "node-preempted"
+
+
+def _without(scales: _Scales, suspect: Suspect, kind: str) -> float:
+    return sum(finding.weight for finding in scales.behind[suspect] if finding.kind != kind)
+
+
+def _alike(window: Window, alike: symmetry.Symmetry, scales: _Scales) -> tuple[Verdict, str] | None:
+    outsiders = [score for suspect, score in scales.scores.items() if suspect not in alike.suspects]
+    members = [scales.scores.get(suspect, 0.0) for suspect in alike.suspects]
+    if outsiders and max(outsiders) > max(members):
+        return None
+    fingerprint = (
+        alike.events[0].fingerprint
+        if alike.events
+        else next((f.fingerprint for f in scales.behind[alike.suspects[0]] if f.fingerprint), "silent-exit")
+    )
+    what = window.title(fingerprint)
+    if alike.reach == "all":
+        summary = f"All ranks failed alike with {what}: a cause they share, no single rank is to blame."
+        return Verdict("all_ranks", confidence=0.9, summary=summary), fingerprint
+    if alike.reach == "node" and alike.node:
+        shown = window.roster.shown(alike.node)
+        ranks = tuple(sorted(s.rank for s in alike.suspects if s.rank is not None))
+        summary = f"Node {shown} failed first with {what} on {labels(alike.suspects)}; the other nodes only followed."
+        return Verdict("node", ranks=ranks, nodes=(shown,), confidence=0.9, summary=summary), fingerprint
+    return _named(window, alike.suspects, 0.75, fingerprint), fingerprint
+
+
+def _strongest(window: Window, scales: _Scales, findings: list[Finding]) -> tuple[Verdict, str]:
+    if not scales.scores or max(scales.scores.values()) <= 0:
+        return _undetermined(window, scales, findings)
+    best = max(scales.scores.values())
+    top = min(suspect for suspect, score in scales.scores.items() if score == best)
+    team = _team(scales, top, best)
+    share = _share(scales, team, best)
+    if share < NAME_ABOVE:
+        return _undetermined(window, scales, findings)
+    fingerprint = _fingerprint(window, scales.behind[top]) or _loudest(window)
+    return _named(window, team, share, fingerprint), fingerprint
+
+
+def _team(scales: _Scales, top: Suspect, best: float) -> tuple[Suspect, ...]:
+    """All suspects that one finding names together with the strongest, if nothing tells them apart."""
+    near = [suspect for suspect, score in scales.scores.items() if score >= best - TOGETHER]
+    together = [suspect for suspect in near if any(suspect in finding.suspects for finding in scales.behind[top])]
+    return tuple(sorted(set(together) | {top}))
+
+
+def _share(scales: _Scales, team: tuple[Suspect, ...], best: float) -> float:
+    rivals = [score for suspect, score in scales.scores.items() if suspect not in team and score > 0]
+    return math.exp(best) / (math.exp(best) + sum(map(math.exp, rivals)) + math.exp(weight("nobody")))
+
+
+def _fingerprint(window: Window, findings: list[Finding]) -> str | None:
+    """Return the entry of the strongest finding that speaks for one; a machine's fault explains a silent or killed rank."""
+    speaking = [finding for finding in findings if finding.fingerprint and finding.weight > 0]
+    order = {"own-cause": 0, "node": 1, "exit": 2, "behind": 3, "silence": 4}
+    known = [f for f in speaking if f.kind != "own-cause" or f.name != "own-exception"]
+    pick = min(known or speaking, key=lambda f: (order.get(f.kind, 5), -f.weight), default=None)
+    own = next((f for f in speaking if f.name == "own-exception"), None)
+    if pick is not None and own is not None and pick.kind in ("exit", "behind", "silence"):
+        return own.fingerprint
+    return pick.fingerprint if pick else None
+
+
+def _named(window: Window, team: tuple[Suspect, ...], share: float, fingerprint: str) -> Verdict:
+    ranks = tuple(sorted(s.rank for s in team if s.rank is not None))
+    nodes = tuple(sorted({window.roster.shown(node) for s in team if (node := window.node_of(s))}))
+    locals_ = tuple(sorted(s.number for s in team if s.kind == "local" and s.number is not None)) if not ranks else ()
+    pids = tuple(f"{s.node or ''}:{s.number}" for s in team if s.kind == "pid") if not ranks else ()
+    scope: Scope = "node" if not (ranks or locals_ or pids) else "rank"
+    summary = f"{_capital(labels(team))}{_on(nodes) if scope == 'rank' else ''} failed first: {window.title(fingerprint)}."
+    return Verdict(scope, ranks, nodes, locals_, pids, round(share, 3), summary)
+
+
+def _on(nodes: tuple[str, ...]) -> str:
+    return f" on {', '.join(nodes[:4])}" if nodes else ""
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _undetermined(window: Window, scales: _Scales, findings: list[Finding]) -> tuple[Verdict, str]:
+    numeric = _numeric(window)
+    fingerprint = numeric or _loudest(window)
+    candidates = _candidates(scales)
+    summary = f"{window.title(fingerprint)}: the logs do not show which rank failed first."
+    return Verdict(
+        "undetermined", confidence=round(max((one.probability for one in candidates), default=0.0), 3), summary=summary
+    ), fingerprint
+
+
+def _candidates(scales: _Scales) -> tuple[Candidate, ...]:
+    positive = {suspect: score for suspect, score in scales.scores.items() if score > 0}
+    total = sum(math.exp(score) for score in positive.values()) + math.exp(weight("nobody"))
+    ordered = sorted(positive, key=lambda suspect: (-positive[suspect], suspect))[:_MOST_CANDIDATES]
+    return tuple(Candidate(round(math.exp(positive[s]) / total, 3), s.rank, s.node) for s in ordered)
+
+
+def _numeric(window: Window) -> str | None:
+    events = [event for event in window.events if event.role != "context" and window.category(event.fingerprint) == "numerical"]
+    if events:
+        return Counter(event.fingerprint for event in events).most_common(1)[0][0]
+    return "loss-nan" if _lasting_nan(window) else None
+
+
+def _loudest(window: Window) -> str:
+    """Return the entry that most processes show, causes before consequences; for waits without any, the catch-all."""
+    shown: dict[str, set] = defaultdict(set)
+    strength: dict[str, int] = {}
+    order = {"initiating": 0, "either": 1, "collateral": 2}
+    for event in window.events:
+        if event.role in order and window.severity(event.fingerprint) != "info":
+            shown[event.fingerprint].add(window.who(event))
+            strength[event.fingerprint] = min(order[event.role], strength.get(event.fingerprint, 9))
+    if shown:
+        best = min(shown, key=lambda name: (strength[name], -len(shown[name]), name))
+        if strength[best] < 2 or not window.facts("collective-timeout", "collective-wait"):
+            return best
+    return "collective-timeout-unexplained"
+
+
+# the decision as an incident needs it
+
+
+def _decision(window: Window, findings: list[Finding], verdict: Verdict, fingerprint: str) -> Decision:
+    clues = _clues(window, findings, verdict)
+    scales = weigh(window, findings)
+    candidates = _candidates(scales)
+    complete = Verdict(
+        verdict.scope,
+        verdict.ranks,
+        verdict.nodes,
+        verdict.local_ranks,
+        verdict.processes,
+        verdict.confidence,
+        verdict.summary,
+        clues,
+        candidates,
+        missing_facts(window, verdict, fingerprint),
+    )
+    own = any(clue.kind in ("own-cause", "exit", "node", "outside") and clue.weight >= weight("exit-abort") for clue in clues)
+    return Decision(
+        complete,
+        fingerprint,
+        window.severity(fingerprint),
+        _also(window, fingerprint),
+        collateral(window, verdict),
+        silent_ranks(window) if verdict.scope != "external" else (),
+        tuple(line for clue in clues if clue.weight > 0 for line in clue.lines)[:12],
+        opened_at(window),
+        verdict.confidence >= 0.9 and own,
+    )
+
+
+def _clues(window: Window, findings: list[Finding], verdict: Verdict) -> tuple[Clue, ...]:
+    """Spell findings out in ranks and nodes; those about the named first, then by weight."""
+    made = []
+    for finding in findings:
+        ranks = tuple(s.rank for s in finding.suspects if s.rank is not None)
+        nodes = tuple(window.roster.shown(s.node) for s in finding.suspects if s.rank is None and s.node)
+        made.append(Clue(finding.kind, round(finding.weight, 2), finding.text, ranks, nodes, finding.lines))
+    named = set(verdict.ranks)
+    made.sort(key=lambda clue: (not named.intersection(clue.ranks), -abs(clue.weight)))
+    return tuple(made[:_MOST_CLUES])
+
+
+def _also(window: Window, fingerprint: str) -> tuple[str, ...]:
+    names = {event.fingerprint for event in window.events if event.role != "context" and window.severity(event.fingerprint) != "info"}
+    return tuple(sorted(names - {fingerprint}))
+
+
+def collateral(window: Window, verdict: Verdict) -> tuple[Collateral, ...]:
+    """Return every process that only followed, with the symptom it showed and when."""
+    found = []
+    for suspect, dossier in sorted(window.processes.items()):
+        if suspect.rank in verdict.ranks or (suspect.kind == "local" and suspect.number in verdict.local_ranks):
+            continue
+        if verdict.scope == "all_ranks" or not (dossier.waited or dossier.events):
+            continue
+        symptom = next(iter(dossier.collateral or dossier.events), None)
+        first = symptom or (dossier.waits or dossier.losses)[0]
+        name = symptom.fingerprint if symptom else "collective-timeout-unexplained"
+        node = window.node_of(suspect)
+        found.append(Collateral(name, first.time.at, suspect.rank, window.roster.shown(node) if node else None))
+    return tuple(found)
+
+
+def opened_at(window: Window) -> float | None:
+    """Return the time of the first thing that counts as failure, seconds UTC; None where no clock is known."""
+    faults: list[Event | Fact] = [event for event in window.events if event.role in ("initiating", "either", "collateral")]
+    faults += [fact for fact in window.facts("exit") if fact.values.get("code") not in (0, None)]
+    faults += window.facts("collective-timeout", "collective-wait", "peer-lost", "stopped-outside", "device-fault", "numeric", "rendezvous")
+    return min((one.time.at for one in faults if one.time.at is not None), default=None)
+
+
+__all__ = ["Decision", "collateral", "decide", "failed", "of_node", "opened_at", "weigh"]

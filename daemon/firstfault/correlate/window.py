@@ -1,0 +1,239 @@
+"""Hold the observations of one attempt, sorted and resolved to suspects, with the look-ups that clues need."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import cached_property
+
+from firstfault.correlate.clocks import Clocks
+from firstfault.correlate.dossier import Dossier
+from firstfault.correlate.roster import Roster
+from firstfault.correlate.suspects import Suspect, of_rank
+from firstfault.model import Event, Fact, JobKey, Line, Observation, Progress
+from firstfault.rules.catalogue import RuleSet
+
+_DRAWERS = {
+    "collective-timeout": "waits",
+    "collective-wait": "waits",
+    "peer-lost": "losses",
+    "collective-status": "statuses",
+    "dump-signal": "statuses",
+    "exit": "exits",
+    "closing": "closings",
+    "kill-escalation": "escalations",
+    "start": "starts",
+    "finished": "finishes",
+    "numeric": "numbers",
+}
+_ABOUT_OTHERS = frozenset({"exit", "closing", "kill-escalation", "stopped-outside"})  # printed by a launcher about its workers
+
+
+class Window:
+    """The observations of one attempt.
+
+    Two windows over the same set of observations are equal in all that they answer: everything is sorted
+    by stream and position before it is looked at.
+    """
+
+    def __init__(
+        self, key: JobKey, observations: Iterable[Observation], rules: RuleSet, world_size: int | None = None, roster: Roster | None = None
+    ) -> None:
+        self.key = key
+        self.rules = rules
+        self.observations = sorted(observations, key=lambda one: (one.stream, one.offset, one.id))
+        self.events = [one for one in self.observations if isinstance(one, Event)]
+        self.progress = [one for one in self.observations if isinstance(one, Progress)]
+        self._facts: dict[str, list[Fact]] = defaultdict(list)
+        for one in self.observations:
+            if isinstance(one, Fact):
+                self._facts[one.name].append(one)
+        self.roster = roster or Roster.build(self.observations)
+        self.clocks = Clocks.build(self.observations, self.roster)
+        self._stated_world = world_size
+
+    def facts(self, *names: str) -> list[Fact]:
+        """Return the facts of these names in reading order."""
+        return [fact for name in names for fact in self._facts.get(name, ())]
+
+    def who(self, one: Observation) -> Suspect | None:
+        """Return whom an observation is about."""
+        found = self.roster.resolve(one.who, one.stream)
+        if found is not None and found.kind == "node" and one.who.group_rank is not None and isinstance(one, Fact | Event):
+            return self._by_group_rank(one) or found
+        return found if found is not None else self._by_group_rank(one)
+
+    def _by_group_rank(self, one: Observation) -> Suspect | None:
+        """Old c10d lines print only `[Rank 2]`: in the default group that is the global rank."""
+        if one.who.group_rank is None or one.who.rank is not None or one.who.agent:
+            return None
+        if isinstance(one, Fact):
+            name = str(one.values.get("group") or "default_pg")
+            number = str(one.values.get("group_id") or "0")
+            if name != "default_pg" or number != "0":
+                return None
+        return of_rank(one.who.group_rank)
+
+    @cached_property
+    def dossiers(self) -> dict[Suspect, Dossier]:
+        """Return what is known of every process and machine."""
+        found: dict[Suspect, Dossier] = {}
+        for one in self.observations:
+            suspect = self.who(one)
+            if suspect is not None:
+                _file(found.setdefault(suspect, Dossier(suspect)), one)
+        return found
+
+    @cached_property
+    def processes(self) -> dict[Suspect, Dossier]:
+        """Return the dossiers of ranks and other processes, without machines."""
+        return {suspect: dossier for suspect, dossier in self.dossiers.items() if suspect.kind != "node"}
+
+    @cached_property
+    def machines(self) -> dict[Suspect, Dossier]:
+        return {suspect: dossier for suspect, dossier in self.dossiers.items() if suspect.kind == "node"}
+
+    @cached_property
+    def waiters(self) -> tuple[Suspect, ...]:
+        """Return the processes that complained of others."""
+        return tuple(sorted(suspect for suspect, dossier in self.processes.items() if dossier.waited))
+
+    @cached_property
+    def ranks_heard(self) -> tuple[int, ...]:
+        """Return the ranks of which at least one line of their own was read."""
+        return tuple(sorted(s.rank for s, dossier in self.processes.items() if s.rank is not None and dossier.spoke))
+
+    @cached_property
+    def world_size(self) -> int | None:
+        return self._stated_world or self.roster.world_size
+
+    @cached_property
+    def ranks_known(self) -> tuple[int, ...]:
+        """Return all ranks that must exist: those of the world size, else 0 up to the highest seen, since ranks have no gaps."""
+        seen = set(self.roster.ranks) | {s.rank for s in self.processes if s.rank is not None}
+        seen |= {rank for fact in self.facts("barrier-missing", "lagging") for rank in fact.values.get("ranks", ()) if self._counts(fact)}
+        highest = max(seen, default=-1) + 1
+        return tuple(range(max(self.world_size or 0, highest) if highest <= (self.world_size or highest) else highest))
+
+    @staticmethod
+    def _counts(fact: Fact) -> bool:
+        return fact.values.get("by") != "ras"
+
+    def node_of(self, suspect: Suspect) -> str | None:
+        """Return the canonical node of a suspect."""
+        if suspect.kind == "rank" and suspect.rank is not None:
+            return self.roster.node_of(suspect.rank)
+        return suspect.node
+
+    def nodes(self) -> set[str]:
+        """Return all canonical nodes that anything is known of."""
+        return {node for node in (self.node_of(one) for one in self.dossiers) if node}
+
+    def when(self, one: Event | Fact) -> tuple[float, float] | None:
+        """Return an observation's (time, ± error) on the common scale; None where it cannot order anything."""
+        suspect = self.who(one)
+        return self.clocks.place(one.time, (self.node_of(suspect) if suspect else None) or self.roster.home(one.stream))
+
+    # what entries say
+
+    def title(self, fingerprint: str) -> str:
+        """Return an entry's title; its fingerprint where the rules do not know it."""
+        entry = self.rules.entries.get(fingerprint)
+        return entry.title if entry else fingerprint
+
+    def category(self, fingerprint: str) -> str:
+        entry = self.rules.entries.get(fingerprint)
+        return entry.category if entry else "unknown"
+
+    def severity(self, fingerprint: str) -> str:
+        entry = self.rules.entries.get(fingerprint)
+        return entry.severity if entry else "critical"
+
+    def blames(self, event: Event) -> bool:
+        """Tell whether a symptom speaks against the process that printed it.
+
+        Numbers are reduced over ranks and printed by one for all, so a numeric symptom blames nobody by itself.
+        """
+        if event.role not in ("initiating", "either") or (event.statement is not None and event.statement.handled):
+            return False
+        return self.severity(event.fingerprint) != "info" and self.category(event.fingerprint) != "numerical"
+
+    def by_exit(self, code: int) -> str | None:
+        """Return the entry that names an exit code, if one does."""
+        return self.exit_entries.get(code)
+
+    @cached_property
+    def exit_entries(self) -> dict[int, str]:
+        found: dict[int, str] = {}
+        for entry in self.rules.entries.values():
+            for symptom in entry.symptoms:
+                for code in symptom.exits:
+                    found.setdefault(128 - code if 128 < code < 160 else code, entry.fingerprint)
+        return found
+
+    def fingerprint_at(self, fact: Fact) -> str | None:
+        """Return the entry whose event stands on the same line as a fact."""
+        return next((event.fingerprint for event in self._events_at.get((fact.stream, fact.offset), ()) if event.role != "context"), None)
+
+    @cached_property
+    def _events_at(self) -> dict[tuple[str, int], list[Event]]:
+        found: dict[tuple[str, int], list[Event]] = defaultdict(list)
+        for event in self.events:
+            found[event.stream, event.offset].append(event)
+        return found
+
+    # order
+
+    def steps_after(self, suspect: Suspect, event: Event) -> int:
+        """Count the steps that a speaker certainly made after an event: by its clock, beyond what the stamp leaves open."""
+        dossier = self.dossiers[suspect]
+        later: set[float] = set()
+        for one in dossier.progress:
+            if event.time.at is not None and event.time.source in ("line", "envelope", "near"):
+                later |= {step for step, at in one.steps if at is not None and at > event.time.at + event.time.precision}
+        return len(later) if event.time.source != "near" else max(0, len(later) - 1)
+
+    def stopped_outside_before(self, dossier: Dossier) -> bool:
+        """Tell whether a stop from outside precedes a process's end: by position in one stream, by time across streams."""
+        for stop in self.facts("stopped-outside"):
+            for end in dossier.exits:
+                if stop.stream == end.stream:
+                    if stop.offset <= end.offset:
+                        return True
+                elif stop.time.at is None or end.time.at is None or stop.time.at <= end.time.at + 1.0:
+                    return True
+        return False
+
+    @cached_property
+    def single_machine(self) -> bool:
+        return len(self.nodes()) <= 1
+
+
+def lines_of(*observations: Event | Fact | Progress, most: int = 4) -> tuple[Line, ...]:
+    """Return the evidence lines of some observations, without repeats, bounded."""
+    found: dict[tuple[str, int], Line] = {}
+    for one in observations:
+        lines = one.lines if isinstance(one, Event) else (one.line,) if isinstance(one, Fact) else (one.last_line,)
+        for line in lines[-2:] if isinstance(one, Event) else lines:
+            if line is not None:
+                found.setdefault((line.stream or line.source, line.number), line)
+    return tuple(found.values())[:most]
+
+
+def _file(dossier: Dossier, one: Observation) -> None:
+    if isinstance(one, Event):
+        dossier.events.append(one)
+        dossier.spoke = dossier.spoke or not one.who.agent
+    elif isinstance(one, Progress):
+        dossier.progress.append(one)
+        dossier.spoke = dossier.spoke or one.lines > 0
+    else:
+        drawer = _DRAWERS.get(one.name)
+        if drawer:
+            getattr(dossier, drawer).append(one)
+        dossier.spoke = dossier.spoke or (one.name not in _ABOUT_OTHERS and one.values.get("by") not in _REPORTERS and not one.who.agent)
+
+
+_REPORTERS = frozenset(
+    {"torchelastic", "torchelastic-block", "slurm", "lightning", "mp-spawn", "deepspeed", "mpirun", "ray", "kubernetes", "kernel"}
+)

@@ -1,0 +1,143 @@
+"""Turn batches of bytes into changes of incidents; the same object serves saved logs and live ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from firstfault.correlate.incident import Correlator, Limits
+from firstfault.detect.detector import Detector, make_scanner
+from firstfault.model import Attempt, Batch, Change, Diagnosis, Event, Incident, Inputs, Observation, Stream
+from firstfault.rules.catalogue import RuleSet
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the pipeline may be told."""
+
+    limits: Limits = field(default_factory=Limits)
+    cache: Path | None = None  # where the compiled pattern database is kept; None: the user's cache folder
+    progress_secs: float = 5.0  # how often a healthy stream's last words are summarised
+
+
+class Pipeline:
+    """Feed batches, advance the clock, read incidents. Not thread safe: one thread drives it."""
+
+    def __init__(self, rules: RuleSet, settings: Settings | None = None) -> None:
+        self.rules = rules
+        self.settings = settings or Settings()
+        self.scanner = make_scanner(rules, self.settings.cache)
+        self.correlator = Correlator(rules, self.settings.limits)
+        self._detectors: dict[str, Detector] = {}
+        self._stale: dict[str, float] = {}  # stream id -> when its progress was last summarised
+        self._moved: set[str] = set()
+        self._ended = Inputs()  # of streams that are closed and let go
+        self._unattributed: set[str] = set()
+
+    def feed(self, batch: Batch) -> list[Change]:
+        """Read one batch; changes that depend on time come from `advance`."""
+        detector = self._detector(batch.stream)
+        observations = detector.feed(batch.data, batch.offset, batch.arrived)
+        self._moved.add(batch.stream.id)
+        if batch.final:
+            observations = [*observations, *detector.close(), *detector.progress()]
+        changes = self._observe(observations, batch.arrived)
+        if batch.final:
+            self._let_go(batch.stream.id)
+        return changes
+
+    def quiet(self, stream_id: str) -> list[Change]:
+        """Read an unterminated last line, since nothing followed it for a while."""
+        detector = self._detectors.get(stream_id)
+        return self._observe(detector.flush_partial(), None) if detector else []
+
+    def advance(self, now: float) -> list[Change]:
+        """Let time pass: summarise what moved, then settle, recover and close what is due."""
+        for stream_id in sorted(self._moved):
+            if now - self._stale.get(stream_id, float("-inf")) >= self.settings.progress_secs:
+                self._stale[stream_id] = now
+                self._moved.discard(stream_id)
+                self._observe(self._detectors[stream_id].progress(), now)
+        return self.correlator.advance(now)
+
+    def finish(self, now: float | None = None) -> list[Change]:
+        """Close every stream and settle everything."""
+        for stream_id in sorted(self._detectors):
+            detector = self._detectors[stream_id]
+            self._observe([*detector.close(), *detector.progress()], now)
+        return self.correlator.finish(now)
+
+    def diagnosis(self) -> Diagnosis:
+        """Return the whole answer over everything read so far."""
+        return Diagnosis(self.inputs(), self.correlator.attempts())
+
+    def inputs(self) -> Inputs:
+        """Return how much was read."""
+        open_ones = [detector.counters() for detector in self._detectors.values()]
+        return Inputs(
+            self._ended.streams + len(open_ones),
+            self._ended.lines + sum(one.lines for one in open_ones),
+            self._ended.bytes + sum(one.bytes for one in open_ones),
+            len(self._unattributed),
+        )
+
+    def incidents(self) -> tuple[Incident, ...]:
+        """Return all incidents."""
+        return self.correlator.incidents()
+
+    def attempts(self) -> tuple[Attempt, ...]:
+        return self.correlator.attempts()
+
+    def reload(self, rules: RuleSet) -> None:
+        """Take new entries without losing windows; events keep the entry that matched them."""
+        scanner = make_scanner(rules, self.settings.cache)
+        self.rules, self.scanner = rules, scanner
+        self.correlator.rules = rules
+        for detector in self._detectors.values():
+            detector.use(rules, scanner)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the state needed to go on after a restart, as plain values."""
+        return {
+            "version": 1,
+            "correlator": self.correlator.snapshot(),
+            "detectors": {stream_id: detector.snapshot() for stream_id, detector in self._detectors.items()},
+            "ended": [self._ended.streams, self._ended.lines, self._ended.bytes],
+            "unattributed": sorted(self._unattributed),
+        }
+
+    def restore(self, saved: Mapping[str, Any], streams: Iterable[Stream]) -> None:
+        """Take a snapshot back; `streams` are those that go on being read."""
+        self.correlator.restore(saved["correlator"])
+        for stream in streams:
+            if stream.id in saved["detectors"]:
+                self._detector(stream).restore(saved["detectors"][stream.id])
+        self._ended = Inputs(*saved["ended"])
+        self._unattributed = set(saved["unattributed"])
+
+    def _detector(self, stream: Stream) -> Detector:
+        if stream.id not in self._detectors:
+            self._detectors[stream.id] = Detector(stream, self.rules, self.scanner)
+        return self._detectors[stream.id]
+
+    def _observe(self, observations: Iterable[Observation], now: float | None) -> list[Change]:
+        seen = list(observations)
+        for one in seen:
+            if (
+                isinstance(one, Event)
+                and one.who.rank is None
+                and one.who.local_rank is None
+                and one.who.node is None
+                and one.who.pid is None
+            ):
+                self._unattributed.add(one.id)
+        return self.correlator.observe(seen, now)
+
+    def _let_go(self, stream_id: str) -> None:
+        counters = self._detectors.pop(stream_id).counters()
+        self._moved.discard(stream_id)
+        self._stale.pop(stream_id, None)
+        ended = self._ended
+        self._ended = Inputs(ended.streams + 1, ended.lines + counters.lines, ended.bytes + counters.bytes)
