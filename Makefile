@@ -1,0 +1,53 @@
+# Every target sets up what it needs; nothing has to be installed by hand but Python 3.11+ and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+UV := uv>=0.8,<1
+
+.PHONY: help setup run test lint format bench accuracy services docs check clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+
+setup: $(READY)  ## make the virtual environment from the committed lock
+
+$(READY): pyproject.toml uv.lock
+	@$(PYTHON) -c 'import sys; sys.exit("firstfault needs Python 3.11 or later, %s is %s: set PYTHON=python3.12 or so" % (sys.executable, sys.version.split()[0]) if sys.version_info < (3, 11) else 0)'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) 2>/dev/null || { \
+		echo "python3 -m venv failed: installing python3-venv"; apt-get update -qq && apt-get install -y -qq python3-venv && $(PYTHON) -m venv $(VENV); }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check '$(UV)'
+	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv sync --quiet --locked --python $(BIN)/python
+	@touch $@
+
+run: setup  ## replay a failing job from files being written, and show what firstfault says of it
+	@$(BIN)/python scripts/demo.py
+
+test: setup services  ## the whole suite
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+services: setup  ## install the real servers that tests run against (Debian's packages, as root)
+	@$(BIN)/python scripts/services.py install
+
+lint: setup  ## style, import directions, entries, generated files
+	@$(BIN)/ruff check daemon tests bench scripts
+	@$(BIN)/ruff format --check daemon tests bench scripts
+	@$(BIN)/lint-imports
+	@$(BIN)/firstfault rules check --quiet
+
+format: setup  ## apply the formatter
+	@$(BIN)/ruff check --fix-only daemon tests bench scripts
+	@$(BIN)/ruff format daemon tests bench scripts
+
+bench: setup  ## speed and memory, as ratios within one run
+	@$(BIN)/python -m bench
+
+accuracy: setup  ## how often the right rank is named, over the open benchmark; rewrites docs/accuracy.md
+	@$(BIN)/python -m bench.accuracy
+
+docs: setup  ## regenerate what is generated
+	@$(BIN)/firstfault rules schema > rules/schema.json
+	@$(BIN)/firstfault config schema > config.schema.json
+
+clean:  ## remove everything that setup and tests made
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache bench/out dist build
