@@ -1,0 +1,1 @@
+"""Failures of large NCCL jobs, generated with the truth known by construction."""
