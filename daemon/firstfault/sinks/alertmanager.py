@@ -41,6 +41,7 @@ class Channel:
         self._clock = clock
         self._happenings = happenings
         self._failures = 0
+        self._complaint = ""
         self._wake = asyncio.Event()
 
     def restored(self) -> None:
@@ -66,7 +67,7 @@ class Channel:
                     await asyncio.wait_for(self._wake.wait(), pause)
 
     def _broken(self, error: Exception) -> float:
-        self._happenings.alerts_failed(self.name, "internal", 1, repr(error))
+        self._complain("internal", 1, repr(error))
         self._failures += 1
         return backoff(self._failures)
 
@@ -75,7 +76,7 @@ class Channel:
         try:
             for batch in _batches(self.ledger.due(self._clock.now())):
                 await self._send(batch)
-            self._failures = 0
+            self._failures, self._complaint = 0, ""
         except _Later as later:
             self._failures += 1
             return later.after_secs or backoff(self._failures)
@@ -98,7 +99,8 @@ class Channel:
                 for half in _halves(bundles):
                     await self._send(half)
             case "later":
-                self._fail(f"http_{response.status}", len(alerts), response.text, response.retry_after)
+                self._complain(f"http_{response.status}", len(alerts), response.text)
+                raise _Later(response.retry_after)
 
     async def _post(self, alerts: Sequence[Standing]) -> Response:
         now = self._clock.now()
@@ -107,12 +109,13 @@ class Channel:
         try:
             return await self.poster.post(orjson.dumps(body), _JSON)
         except DeliveryError as error:
-            self._fail("unreachable", len(alerts), str(error))
-            raise  # not reached: _fail always raises
+            self._complain("unreachable", len(alerts), str(error))
+            raise _Later(None) from error
 
-    def _fail(self, reason: str, count: int, detail: str, after_secs: float | None = None) -> None:
-        self._happenings.alerts_failed(self.name, reason, count, detail)
-        raise _Later(after_secs)
+    def _complain(self, reason: str, count: int, detail: str) -> None:
+        """Count every failure, but tell people once what an outage is about."""
+        self._happenings.alerts_failed(self.name, reason, count, detail if reason != self._complaint else "")
+        self._complaint = reason
 
 
 class _Later(Exception):
@@ -173,6 +176,8 @@ class AlertmanagerSink:
         self._clock = clock
         self._board = Board(advise, wording or Wording())
         plan = schedule or Schedule()
+        for name in targets:
+            happenings.alertmanager_configured(name)
         self._channels = [Channel(name, poster, self._board, plan, clock, happenings) for name, poster in targets.items()]
         self._tasks: list[asyncio.Task[None]] = []
 

@@ -18,7 +18,7 @@ class TryAgain:
     """It did not get through now and may later."""
 
     after_secs: float
-    reason: str  # short and from a small set: it becomes a metric label
+    reason: str  # what happened, for people
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,29 +44,53 @@ class Sink(Protocol):
 class Happenings(Protocol):
     """What sinks report; telemetry turns it into events and counters."""
 
+    def alertmanager_configured(self, alertmanager: str) -> None:
+        """Let an Alertmanager's counters start at zero."""
+        ...
+
     def alerts_sent(self, alertmanager: str, count: int) -> None:
         """Count alerts that one Alertmanager has accepted."""
         ...
 
-    def alerts_failed(self, alertmanager: str, reason: str, count: int, detail: str) -> None:
-        """Count alerts that one Alertmanager has not accepted; `reason` is one of few words, `detail` is for people."""
+    def alerts_failed(self, alertmanager: str, reason: str, count: int, detail: str = "") -> None:
+        """Count alerts that one Alertmanager has not accepted.
+
+        `reason` is one of few words; `detail` is for people and empty where the same reason was told right before.
+        """
         ...
 
-    def delivery_failed(self, sink: str, reason: str, detail: str, final: bool) -> None:
-        """Count a change that a sink could not deliver; `final`: it never will be."""
+    def sink_waits(self, sink: str, changes: int) -> None:
+        """Tell how many changes wait for a sink."""
+        ...
+
+    def sink_retries(self, sink: str, reason: str, after_seconds: float) -> None:
+        """Tell that a sink could not deliver and tries again."""
+        ...
+
+    def sink_refused(self, sink: str, change: Change, reason: str) -> None:
+        """Count a change that a sink will never deliver."""
         ...
 
 
 class Silence:
     """Report nothing; for tests and one-off use."""
 
+    def alertmanager_configured(self, alertmanager: str) -> None:
+        """Say nothing."""
+
     def alerts_sent(self, alertmanager: str, count: int) -> None:
         """Say nothing."""
 
-    def alerts_failed(self, alertmanager: str, reason: str, count: int, detail: str) -> None:
+    def alerts_failed(self, alertmanager: str, reason: str, count: int, detail: str = "") -> None:
         """Say nothing."""
 
-    def delivery_failed(self, sink: str, reason: str, detail: str, final: bool) -> None:
+    def sink_waits(self, sink: str, changes: int) -> None:
+        """Say nothing."""
+
+    def sink_retries(self, sink: str, reason: str, after_seconds: float) -> None:
+        """Say nothing."""
+
+    def sink_refused(self, sink: str, change: Change, reason: str) -> None:
         """Say nothing."""
 
 

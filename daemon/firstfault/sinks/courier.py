@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from firstfault.model import Change
-from firstfault.sinks.base import Refused, Sink, TryAgain
+from firstfault.sinks.base import Happenings, Refused, Sink, TryAgain
 
 Done = Callable[[Change, bool], None]
 
@@ -18,11 +18,13 @@ class Courier:
     def __init__(
         self,
         sink: Sink,
+        happenings: Happenings,
         done: Done | None = None,
         most: int = 1000,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.sink = sink
+        self._happenings = happenings
         self._done = done  # called with the change and whether it was delivered, so that an outbox can forget it
         self._queue: asyncio.Queue[Change] = asyncio.Queue(most)
         self._sleep = sleep
@@ -30,6 +32,7 @@ class Courier:
     async def put(self, change: Change) -> None:
         """Hand over a change; waits while the queue is full."""
         await self._queue.put(change)
+        self._happenings.sink_waits(self.sink.name, self._queue.qsize())
 
     async def run(self) -> None:
         """Deliver for ever; ends only by cancellation."""
@@ -39,6 +42,7 @@ class Courier:
                 await self._carry(change)
             finally:
                 self._queue.task_done()
+                self._happenings.sink_waits(self.sink.name, self._queue.qsize())
 
     async def drain(self, within_secs: float) -> int:
         """Wait until everything handed over is delivered or refused; return how many are left when time is up."""
@@ -49,6 +53,9 @@ class Courier:
 
     async def _carry(self, change: Change) -> None:
         while isinstance(answer := await self.sink.deliver(change), TryAgain):
+            self._happenings.sink_retries(self.sink.name, answer.reason, answer.after_secs)
             await self._sleep(answer.after_secs)
+        if isinstance(answer, Refused):
+            self._happenings.sink_refused(self.sink.name, change, answer.reason)
         if self._done is not None:
             self._done(change, not isinstance(answer, Refused))

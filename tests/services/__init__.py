@@ -1,0 +1,1 @@
+"""Real servers for tests, and the tests that need them."""
