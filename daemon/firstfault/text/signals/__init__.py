@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from firstfault.text.signals import collective, exits, kernel, launcher, lifecycle, numeric, outside, peers, reports, roster
 from firstfault.text.signals.base import AnySignal, BlockSignal, Reading, Signal, subject
 
-SIGNALS: tuple[AnySignal, ...] = ()
+SIGNALS: tuple[AnySignal, ...] = (
+    *roster.SIGNALS,
+    *collective.SIGNALS,
+    *peers.SIGNALS,
+    *exits.SIGNALS,
+    *launcher.SIGNALS,
+    *kernel.SIGNALS,
+    *outside.SIGNALS,
+    *reports.SIGNALS,
+    *lifecycle.SIGNALS,
+    *numeric.SIGNALS,
+)
 
 __all__ = ["SIGNALS", "AnySignal", "BlockSignal", "Reading", "Signal", "subject"]

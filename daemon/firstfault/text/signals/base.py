@@ -40,7 +40,10 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class BlockSignal:
-    """Read facts from several lines of one speaker: the opener, those after it, and the one that closes it."""
+    """Read facts from several lines of one speaker: the opener, those after it, and the one that closes it.
+
+    The closing line may be the opener of another block, or of the next one of the same kind.
+    """
 
     name: str
     opener: str  # RE2, unanchored; also the scan trigger
