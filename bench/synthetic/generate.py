@@ -317,7 +317,7 @@ def _segfault(job: Job, at: float) -> None:
                 "Fatal Python error: Segmentation fault",
                 "",
                 "Current thread 0x00007f31a2b3c740 (most recent call first):",
-                f'  File "{SITE}/torch/autograd/graph.py", line 825 in _engine_run_backward',
+                f'  File "{shapes.SITE}/torch/autograd/graph.py", line 825 in _engine_run_backward',
                 f'  File "{SCRIPT}", line 187 in main',
             ],
         )
@@ -357,7 +357,7 @@ def _config_error_all(job: Job, at: float) -> None:
             shapes.traceback(
                 rank,
                 SCRIPT,
-                [(f"{SITE}/torch/distributed/fsdp/_flat_param.py", 797, "_validate_tensors_to_flatten", "raise ValueError(")],
+                [(f"{shapes.SITE}/torch/distributed/fsdp/_flat_param.py", 797, "_validate_tensors_to_flatten", "raise ValueError(")],
                 text,
             ),
         )
