@@ -1,0 +1,232 @@
+"""The seam between whatever holds logs and the pipeline: positions, hand-over, and what is reported on the way.
+
+A source runs its reading in one thread and hands every batch to a `Receiver` together with the `Position` behind its last byte. Whoever
+receives decides when a position counts: the store writes it in the same transaction as the events of that batch, and gives the stored ones
+back to `Source.start`. A source therefore needs no acknowledgement, and a crash repeats only what was never committed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Protocol
+
+from firstfault.model import Batch, Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a stream was read, and everything needed to know its file again."""
+
+    stream_id: str
+    path: str  # absolute, as matched; a rotated file keeps the path it was read under
+    dev: int
+    inode: int
+    birth_ns: int | None  # None where the file system does not tell
+    generation: int  # counts truncations and reuses of one inode
+    offset: int  # first byte not yet handed over
+    prefix_hash: str  # of the first `prefix_len` bytes; grows to 1 KiB with the file
+    prefix_len: int
+    tail_hash: str  # of the `tail_len` bytes before `offset`: tells two files apart that begin alike
+    tail_len: int
+    mtime_ns: int  # of the file after the last read
+    done: bool = False  # nothing will follow; kept so that a rotated name is not read again
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `from_json` takes back."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Position:
+        """Build a position from a stored one; raise `ValueError` where a field is missing or of another type."""
+        known = {field.name: values.get(field.name, field.default) for field in fields(cls)}
+        for name, value in known.items():
+            if not isinstance(value, _FIELD_TYPES[name]):
+                raise ValueError(f"stored position has {name}={value!r}; it is ignored and the file is read as new")
+        return cls(**known)
+
+
+_FIELD_TYPES: dict[str, type | tuple[type, ...]] = {
+    "stream_id": str, "path": str, "dev": int, "inode": int, "birth_ns": (int, type(None)), "generation": int, "offset": int,
+    "prefix_hash": str, "prefix_len": int, "tail_hash": str, "tail_len": int, "mtime_ns": int, "done": bool,
+}  # fmt: skip
+
+
+class Receiver(Protocol):
+    """Take what a source reads; called from the source's thread, and free to block (that is the back pressure)."""
+
+    def batch(self, batch: Batch, position: Position) -> None:
+        """Take bytes; empty data announces where a stream starts, or (with `final`) that it is over."""
+        ...
+
+    def quiet(self, stream: Stream) -> None:
+        """Learn that no byte came for a while, so that an unterminated last line can be looked at."""
+        ...
+
+    def forget(self, stream_id: str) -> None:
+        """Learn that the position of a finished stream is of no more use."""
+        ...
+
+
+class Observer(Protocol):
+    """Count and log what happens to a source; each condition is told once, and once more when it is over."""
+
+    def source_error(self, source: str, path: str, error: str) -> None: ...
+    def source_recovered(self, source: str, path: str) -> None: ...
+    def file_opened(self, source: str, path: str, offset: int) -> None: ...
+    def file_rotated(self, source: str, path: str) -> None: ...
+    def file_truncated(self, source: str, path: str) -> None: ...
+    def file_gone(self, source: str, path: str) -> None: ...
+    def file_lost(self, source: str, path: str, offset: int) -> None: ...
+    def source_read(self, source: str, size: int) -> None: ...
+
+
+class SilentObserver:
+    """Report to nobody."""
+
+    def source_error(self, source: str, path: str, error: str) -> None:
+        """A path cannot be listed, opened or read; it is tried again with back-off."""
+
+    def source_recovered(self, source: str, path: str) -> None:
+        """A path that had an error works again."""
+
+    def file_opened(self, source: str, path: str, offset: int) -> None:
+        """A stream begins or is resumed at `offset`."""
+
+    def file_rotated(self, source: str, path: str) -> None:
+        """A path shows another file than before; the old one is still read to its end."""
+
+    def file_truncated(self, source: str, path: str) -> None:
+        """A file was cut or written anew under the same inode; a new generation begins."""
+
+    def file_gone(self, source: str, path: str) -> None:
+        """A file is no longer there and was read to its end."""
+
+    def file_lost(self, source: str, path: str, offset: int) -> None:
+        """A file known up to `offset` went away unobserved; bytes behind it, if there were any, cannot be read."""
+
+    def source_read(self, source: str, size: int) -> None:
+        """Bytes were handed over."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatus:
+    """What an operator asks of a source."""
+
+    name: str
+    running: bool
+    streams: int  # followed now
+    open_files: int
+    failing: Mapping[str, str]  # path to error, as reported
+    bytes_read: int
+    last_read: float | None  # seconds UTC of the last byte
+    caught_up: bool  # the last round found no file with unread bytes
+    hints: str  # "inotify" or "poll"
+
+
+class Source(Protocol):
+    """Read streams in a thread of its own."""
+
+    name: str
+
+    def start(self, positions: Iterable[Mapping[str, Any]] = ()) -> None:
+        """Begin to read, from the positions that `Position.to_json` gave."""
+        ...
+
+    def stop(self, drain_seconds: float = 0.0) -> None:
+        """Stop; before that, read what is there for at most `drain_seconds`."""
+        ...
+
+    def status(self) -> SourceStatus:
+        """Tell how it goes; safe from any thread."""
+        ...
+
+
+class StoppedError(Exception):
+    """Tell a source's thread that nobody takes its batches any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Bytes and the position behind them."""
+
+    batch: Batch
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """A stream from which nothing came for a while."""
+
+    stream: Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """A stream whose stored position can be dropped."""
+
+    stream_id: str
+
+
+Delivery = Read | Quiet | Forget
+
+
+class Handover:
+    """A queue between threads, bounded in bytes and in items; a full one makes the source wait."""
+
+    def __init__(self, max_bytes: int = 32 << 20, max_items: int = 4096) -> None:
+        self._max_bytes, self._max_items = max_bytes, max_items
+        self._items: deque[Delivery] = deque()
+        self._bytes = 0
+        self._closed = False
+        self._changed = threading.Condition()
+
+    def batch(self, batch: Batch, position: Position) -> None:
+        """Queue a batch; wait while the queue is full."""
+        self._put(Read(batch, position), len(batch.data))
+
+    def quiet(self, stream: Stream) -> None:
+        """Queue the news that a stream is quiet."""
+        self._put(Quiet(stream), 0)
+
+    def forget(self, stream_id: str) -> None:
+        """Queue the news that a position can be dropped."""
+        self._put(Forget(stream_id), 0)
+
+    def get(self, timeout: float | None = None) -> Delivery | None:
+        """Return the next item in order; None after `timeout` seconds without one, or when closed and empty."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._items or self._closed, timeout)
+            if not self._items:
+                return None
+            item = self._items.popleft()
+            if isinstance(item, Read):
+                self._bytes -= len(item.batch.data)
+            self._changed.notify_all()
+            return item
+
+    def close(self) -> None:
+        """Refuse further items; a waiting source is told to stop."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def depth(self) -> tuple[int, int]:
+        """Return items and bytes that wait."""
+        with self._changed:
+            return len(self._items), self._bytes
+
+    def _put(self, item: Delivery, size: int) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._fits(size))
+            if self._closed:
+                raise StoppedError
+            self._items.append(item)
+            self._bytes += size
+            self._changed.notify_all()
+
+    def _fits(self, size: int) -> bool:
+        """Let one batch into an empty queue whatever its size, or it would wait for ever."""
+        return not self._items or (self._bytes + size <= self._max_bytes and len(self._items) < self._max_items)

@@ -1,0 +1,52 @@
+"""Which files are logs, by name and by content: what a wildcard or a walked folder leaves out."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from firstfault.sources.tail import PACKED_SUFFIXES
+
+ArtifactKind = Literal["flight-recorder", "torchelastic-error"]
+
+# Data, programs and settings lie beside logs in every job folder. Source code quotes error messages, so reading it would find failures that never were.
+_DATA = "pt pth bin safetensors ckpt npy npz h5 hdf5 parquet arrow feather tfrecord tfrecords idx mmap pkl pickle joblib onnx gguf distcp"
+_MEDIA = "png jpg jpeg gif svg webp pdf mp4 wav woff woff2 ico"
+_PROGRAMS = "so o a pyc pyo whl jar class exe cubin fatbin ptx db sqlite sqlite3 wal lock sock pid"
+_SOURCES = "py pyi ipynb c cc cpp cxx h hpp cu cuh rs go java js ts css html htm sh bash zsh sbatch yaml yml toml ini cfg conf md rst tex csv tsv"
+NOT_LOGS = frozenset(f".{suffix}" for suffix in f"{_DATA} {_MEDIA} {_PROGRAMS} {_SOURCES}".split())
+ARCHIVES = (".tar", ".tgz", ".zip", ".7z", ".rar")
+LOG_LIKE = (".log", ".out", ".err", ".txt", ".stdout", ".stderr")
+NUL_SAMPLE_BYTES = 8192
+
+_EVENT_FILE = re.compile(r"events\.out\.tfevents\.")
+# torchrun writes error.json per worker; the NCCL flight recorder dumps to <prefix><rank> with these default prefixes.
+_ARTIFACTS: tuple[tuple[re.Pattern[str], ArtifactKind], ...] = (
+    (re.compile(r"error\.json"), "torchelastic-error"),
+    (re.compile(r"(?:nccl|comm_lib)_trace_rank_\d+(?:\.(?:json|pkl|bin))?"), "flight-recorder"),
+)
+
+
+def artifact_kind(name: str) -> ArtifactKind | None:
+    """Tell what kind of dump a file name promises; None for a log."""
+    return next((kind for pattern, kind in _ARTIFACTS if pattern.fullmatch(name)), None)
+
+
+def skipped_by_name(name: str) -> bool:
+    """Tell whether a walked file is left out for its name alone; what a user names explicitly is never asked."""
+    lower = name.lower()
+    dot = lower.rfind(".")
+    return name.startswith("._") or (dot >= 0 and lower[dot:] in NOT_LOGS) or _EVENT_FILE.match(lower) is not None
+
+
+def never_followed(name: str) -> bool:
+    """Tell whether a wildcard must not follow a file: what `skipped_by_name` says, and compressed rotations, which do not grow."""
+    return skipped_by_name(name) or name.endswith((*PACKED_SUFFIXES, *ARCHIVES)) or artifact_kind(name) is not None
+
+
+def looks_binary(name: str, head: bytes) -> bool:
+    """Tell whether content is no text: many NUL bytes in a file that is not named like a log (a truncated log may start with a hole)."""
+    if name.lower().endswith(LOG_LIKE) or head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return False
+    sample = head[:NUL_SAMPLE_BYTES]
+    return sample.count(0) * 10 > len(sample)
