@@ -94,14 +94,14 @@ class FilesSource(Section):
     job: str | None = Field(None, description="Job name of all files; unset: read from their paths.")
     namespace: str | None = Field(None, description="Namespace of all files; unset: read from their paths, else `default`.")
     zone: Zone | None = Field(None, description="Time zone of stamps that carry none: an IANA name or an offset such as +02:00.")
-    poll_ms: int = Field(
-        500, ge=20, le=60_000, description="How often files are looked at; a change notice of the kernel only makes it sooner."
-    )
-    scan_ms: int = Field(2_000, ge=20, le=600_000, description="How often the patterns are matched again to find files that appeared.")
+    poll_ms: int = Field(250, ge=20, le=60_000, description="How often a file is looked at; a notice of the kernel only makes it sooner.")
+    scan_ms: int = Field(1_000, ge=20, le=600_000, description="How often the patterns are matched again to find files that appeared.")
     quiet_ms: int = Field(
-        2_000, ge=50, le=600_000, description="After this long without a byte an unterminated last line is taken as complete."
+        500, ge=50, le=600_000, description="After this long without a byte an unterminated last line may be taken as complete."
     )
-    max_open_files: int = Field(4_096, ge=1, le=1_000_000, description="How many files are kept open at once; the rest take turns.")
+    inotify: bool = Field(True, description="Whether notices of the kernel are used beside looking; they do not work on network mounts.")
+    max_open_files: int = Field(16_384, ge=1, le=1_000_000, description="How many files are kept open at once; the rest take turns.")
+    max_files: int = Field(100_000, ge=1, le=10_000_000, description="How many files are followed at once.")
 
 
 class Sources(Section):

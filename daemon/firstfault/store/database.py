@@ -150,10 +150,6 @@ class Store:
         rows = self._rows("SELECT body FROM events WHERE namespace = ? AND job = ? ORDER BY at DESC LIMIT ?", (namespace, job, limit))
         return [from_plain(Event, orjson.loads(body)) for (body,) in rows]
 
-    def alerts(self) -> dict[str, Any]:
-        """Return what sinks noted of the alerts they sent, by their own keys."""
-        return {key: orjson.loads(body) for key, body in self._rows("SELECT key, body FROM alerts")}
-
     def ack(self, incident: str) -> Ack | None:
         """Return who took an incident on."""
         rows = self._rows("SELECT incident, at, who, note FROM acks WHERE incident = ?", (incident,))

@@ -27,9 +27,9 @@ def incidents(wanted: IncidentFilter) -> tuple[str, list[Any]]:
     if wanted.since is not None:
         terms.append("i.updated >= ?")
         values.append(wanted.since)
-    if wanted.before is not None:
-        terms.append("i.updated < ?")
-        values.append(wanted.before)
+    if wanted.after is not None:
+        terms.append("(i.updated < ? OR (i.updated = ? AND i.id > ?))")
+        values += [wanted.after[0], *wanted.after]
     where = f" WHERE {' AND '.join(terms)}" if terms else ""
     values.append(max(0, min(wanted.limit, MAX_LIMIT)))
     return f"{INCIDENTS}{where} ORDER BY i.updated DESC, i.id LIMIT ?", values

@@ -89,6 +89,6 @@ class IncidentFilter:
     fingerprint: str | None = None
     severity: str | None = None
     since: float | None = None  # updated at or after
-    before: float | None = None  # updated before: the next page
+    after: tuple[float, str] | None = None  # (updated, id) of the last one of the page before
     historic: bool | None = None
     limit: int = 100

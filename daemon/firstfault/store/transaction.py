@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import orjson
@@ -60,14 +60,6 @@ class Transaction:
         if change.kind not in QUIET_KINDS:
             step = (one.id, change.kind, change.at, one.revision, self._cover(one.verdict.summary))
             self._db.execute("INSERT OR IGNORE INTO changes (incident, kind, at, revision, summary) VALUES (?, ?, ?, ?, ?)", step)
-
-    def put_alert(self, key: str, body: Mapping[str, Any], now: float) -> None:
-        """Note what a sink needs to go on with an alert after a restart."""
-        self._db.execute("INSERT OR REPLACE INTO alerts VALUES (?, ?, ?)", (key, _json(dict(body)), now))
-
-    def drop_alert(self, key: str) -> None:
-        """Forget an alert that has ended."""
-        self._db.execute("DELETE FROM alerts WHERE key = ?", (key,))
 
     def put_ack(self, ack: Ack) -> None:
         """Note who took an incident on; the first one stays."""

@@ -56,7 +56,7 @@ class Metrics:
         self.alerts_sent = counter("alerts_sent_total", "Alerts an Alertmanager took.", "alertmanager")
         self.alerts_failed = counter("alerts_failed_total", "Alerts an Alertmanager did not take.", "alertmanager", "reason")
         self.sink_waiting = gauge("sink_queue_changes", "Changes that wait for a sink.", "sink")
-        self.sink_refused = counter("sink_refused_total", "Changes a sink refused for good.", "sink")
+        self.deliveries_failed = counter("deliveries_failed_total", "Tries of a sink to deliver a change that failed.", "sink", "reason")
         # Itself
         self.store_errors = counter("store_errors_total", "Writes to the state folder that failed.")
         self.store_bytes = gauge("store_bytes", "Bytes of the database in use.")

@@ -231,7 +231,7 @@ class Telemetry:
         """An Alertmanager took alerts."""
         self._metrics.alerts_sent.labels(alertmanager).inc(count)
 
-    def alerts_failed(self, alertmanager: str, reason: str, count: int, detail: str = "") -> None:
+    def alerts_failed(self, alertmanager: str, reason: str, count: int, detail: str) -> None:
         """An Alertmanager did not take alerts."""
         self._metrics.alerts_failed.labels(alertmanager, reason).inc(count)
         self._log.warning("alerts not taken", alertmanager=alertmanager, reason=reason, count=count, detail=detail)
@@ -240,14 +240,11 @@ class Telemetry:
         """So many changes wait for a sink."""
         self._metrics.sink_waiting.labels(sink).set(changes)
 
-    def sink_retries(self, sink: str, reason: str, after_seconds: float) -> None:
-        """A sink could not deliver and tries again."""
-        self._log.warning("sink tries again", sink=sink, reason=reason, after_seconds=after_seconds)
-
-    def sink_refused(self, sink: str, change: Change, reason: str) -> None:
-        """A sink will never deliver this change."""
-        self._metrics.sink_refused.labels(sink).inc()
-        self._log.error("sink refused", sink=sink, incident=change.incident.id, reason=reason)
+    def delivery_failed(self, sink: str, reason: str, detail: str, final: bool) -> None:
+        """A sink could not deliver a change; `final`: it never will."""
+        self._metrics.deliveries_failed.labels(sink, reason).inc()
+        write = self._log.error if final else self._log.warning
+        write("not delivered", sink=sink, reason=reason, detail=detail, final=final)
 
     # Store
 

@@ -1,0 +1,73 @@
+"""What people say of incidents: acknowledgements, feedback and declared fixes; the same through the API and without a daemon."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+from firstfault.errors import UsageError
+from firstfault.model import Change, Incident, Verdict
+from firstfault.store.codec import to_plain
+from firstfault.store.database import Store
+from firstfault.store.records import Ack, Feedback, Fix, IncidentRecord
+
+ACTIVE = ("open", "settled")
+MAX_NOTE = 4_000  # characters
+
+
+class UnknownIncidentError(UsageError):
+    """Report an incident id that is not in the store."""
+
+
+def find(store: Store, name: str) -> IncidentRecord:
+    """Return an incident by its id; UnknownIncidentError says how to list them."""
+    record = store.incident(name)
+    if record is None:
+        raise UnknownIncidentError(f"no incident {name!r}; `GET /api/v1/incidents` and the console list them")
+    return record
+
+
+def acknowledge(store: Store, name: str, who: str, note: str, now: float) -> Change | None:
+    """Note that somebody took an incident on, and close it; None where it was closed already."""
+    record = find(store, name)
+    one = record.incident
+    change = Change("closed", replace(one, state="closed", closed_at=now), now, one) if one.state in ACTIVE else None
+    with store.transaction() as tx:
+        tx.put_ack(Ack(name, now, who[:200], note[:MAX_NOTE]))
+        if change is not None:
+            tx.put_change(change, record.family)
+    return change
+
+
+def give_feedback(store: Store, given: Feedback) -> Feedback:
+    """Keep what somebody said of a verdict, with the evidence as it is now."""
+    record = find(store, given.incident)
+    kept = replace(given, who=given.who[:200], note=given.note[:MAX_NOTE])
+    with store.transaction() as tx:
+        tx.add_feedback(kept, to_plain(record.incident))
+    return kept
+
+
+def judge(incident: Incident, rank: int | None, node: str | None) -> Literal["right", "wrong"]:
+    """Compare what a person says with the verdict: right where it named just that rank or node."""
+    verdict: Verdict = incident.verdict
+    if rank is not None:
+        return "right" if verdict.ranks == (rank,) else "wrong"
+    return "right" if verdict.scope == "node" and verdict.nodes == (node,) else "wrong"
+
+
+def declare_fix(store: Store, fingerprint: str, namespace: str, family: str, who: str, note: str, now: float) -> Fix:
+    """Note that a fingerprint's fix was applied to a job family; `family` "" means every job of the namespace."""
+    with store.transaction() as tx:
+        seq = tx.add_fix(fingerprint, namespace, family, now, who[:200], note[:MAX_NOTE])
+    return next(fix for fix in store.fixes(fingerprint) if fix.seq == seq)
+
+
+def withdraw_fix(store: Store, fingerprint: str, namespace: str, family: str, now: float) -> int:
+    """Take a declaration back; UsageError where none stands."""
+    with store.transaction() as tx:
+        count = tx.withdraw_fix(fingerprint, namespace, family, now)
+    if not count:
+        where = f"job family {family!r}" if family else "all jobs"
+        raise UsageError(f"no fix of {fingerprint!r} is declared for {where} in namespace {namespace!r}; `firstfault fix list` shows them")
+    return count

@@ -1,0 +1,147 @@
+"""Hold what must be stored until the store takes it: a full disk delays history and positions, never a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from firstfault.clock import Clock
+from firstfault.errors import StoreError
+from firstfault.model import Change, Event
+from firstfault.store import CorruptError, Position, Store
+
+SNAPSHOT = "pipeline"
+SNAPSHOT_VERSION = 1
+MAX_EVENTS = 100_000  # that wait for the disk
+FIRST_WAIT_SECS = 1.0
+MAX_WAIT_SECS = 60.0
+SNAPSHOT_SHARE = 20  # a snapshot that took t seconds is not taken again for 20 t, so that it costs at most a twentieth of the time
+
+
+class Happenings(Protocol):
+    """What the keeper reports."""
+
+    def store_failed(self, error: StoreError, first: bool) -> None: ...
+    def store_recovered(self) -> None: ...
+    def store_noticed(self, notice: str) -> None: ...
+    def dropped(self, source: str, reason: str, count: int = 1) -> None: ...
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """What the next transaction writes."""
+
+    changes: list[tuple[Change, str]] = field(default_factory=list)  # with the job family
+    events: dict[str, Event] = field(default_factory=dict)
+    positions: dict[str, Position] = field(default_factory=dict)
+    forgotten: set[str] = field(default_factory=set)
+
+    def count(self) -> int:
+        return len(self.changes) + len(self.events)
+
+
+class Keeper:
+    """Gather one transaction's worth of work and commit it; positions travel only with the state they belong to."""
+
+    def __init__(self, store: Store, snapshot: Callable[[], Any], clock: Clock, happenings: Happenings, checkpoint_secs: float) -> None:
+        self._store = store
+        self._snapshot = snapshot
+        self._clock = clock
+        self._happenings = happenings
+        self._checkpoint_secs = checkpoint_secs
+        self._waiting = _Waiting()
+        self._failures = 0
+        self._retry_at = 0.0
+        self._checked_at = clock.monotonic()
+        self._snapshot_cost = 0.0
+
+    def waiting(self) -> int:
+        """Return how many records wait."""
+        return self._waiting.count()
+
+    def moved(self, position: Position) -> None:
+        """Note how far a stream has been taken in."""
+        self._waiting.positions[position.stream] = position
+        self._waiting.forgotten.discard(position.stream)
+
+    def forget(self, stream: str) -> None:
+        """Note that a stream's position is of no more use."""
+        self._waiting.positions.pop(stream, None)
+        self._waiting.forgotten.add(stream)
+
+    def found(self, events: Iterable[Event]) -> None:
+        """Keep events; beyond a bound the oldest that wait for the disk are dropped and counted."""
+        for event in events:
+            self._waiting.events[event.id] = event
+        over = len(self._waiting.events) - MAX_EVENTS
+        if over > 0:
+            for name in list(self._waiting.events)[:over]:
+                del self._waiting.events[name]
+            self._happenings.dropped("store", "disk", over)
+
+    def changed(self, change: Change, family: str) -> None:
+        """Keep a change; of what waits, only the latest state of an incident and each kind of step matter."""
+        if change.kind == "updated":
+            name = change.incident.id
+            self._waiting.changes = [(old, home) for old, home in self._waiting.changes if old.incident.id != name or old.kind != "updated"]
+        self._waiting.changes.append((change, family))
+
+    def due(self) -> bool:
+        """Tell whether a checkpoint is due."""
+        moved = self._waiting.positions or self._waiting.forgotten or self._waiting.events
+        return bool(moved) and self._clock.monotonic() - self._checked_at >= self._pause()
+
+    def commit(self, force: bool = False) -> bool:
+        """Write everything that waits; False while the store does not take it. `force` takes a snapshot whatever it costs."""
+        if not force and self._clock.monotonic() < self._retry_at:
+            return False
+        whole = force or self._failures > 0 or self._clock.monotonic() - self._checked_at >= self._snapshot_cost * SNAPSHOT_SHARE
+        try:
+            self._write(whole)
+        except StoreError as error:
+            return self._failed(error)
+        if self._failures:
+            self._happenings.store_recovered()
+        self._failures = 0
+        return True
+
+    def _write(self, whole: bool) -> None:
+        now, waiting = self._clock.now(), self._waiting
+        started = self._clock.monotonic()
+        state = self._snapshot() if whole else None
+        with self._store.transaction() as tx:
+            tx.add_events(waiting.events.values(), now)
+            for change, family in waiting.changes:
+                tx.put_change(change, family)
+            if whole:
+                tx.put_snapshot(SNAPSHOT, SNAPSHOT_VERSION, state, now)
+                tx.put_positions(waiting.positions.values(), now)
+                tx.drop_positions(waiting.forgotten)
+        waiting.changes.clear()
+        waiting.events.clear()
+        if whole:
+            waiting.positions.clear()
+            waiting.forgotten.clear()
+            self._checked_at = self._clock.monotonic()
+            self._snapshot_cost = self._checked_at - started
+
+    def _failed(self, error: StoreError) -> bool:
+        self._happenings.store_failed(error, self._failures == 0)
+        if isinstance(error, CorruptError) and self._failures == 0:
+            self._start_over()
+        wait = min(MAX_WAIT_SECS, FIRST_WAIT_SECS * 2 ** min(self._failures, 16))
+        self._failures += 1
+        self._retry_at = self._clock.monotonic() + wait
+        return False
+
+    def _start_over(self) -> None:
+        try:
+            aside = self._store.start_over()
+        except (StoreError, OSError) as error:
+            self._happenings.store_noticed(f"the damaged database cannot be set aside: {error}")
+        else:
+            self._happenings.store_noticed(f"the damaged database was set aside as {aside} and an empty one begun: history is lost")
+
+    def _pause(self) -> float:
+        return max(self._checkpoint_secs, self._snapshot_cost * SNAPSHOT_SHARE)

@@ -1,0 +1,180 @@
+"""The pipeline's thread: take what sources hand over, match, commit, and publish what changed."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+from firstfault.clock import Clock
+from firstfault.errors import FirstFaultError
+from firstfault.model import Change, Event, Incident
+from firstfault.sources.base import Delivery, Forget, Handover, Quiet, Read
+from firstfault.store import Position
+from firstfault.topology.families import Families
+from firstfault.topology.keeper import Keeper
+from firstfault.topology.ledger import Ledger, Ruling
+from firstfault.topology.machine import Machine
+
+TICK_SECS = 0.25
+MOST_A_TURN = 256  # deliveries between two looks at the clock
+
+
+class Happenings(Protocol):
+    """What the worker reports."""
+
+    def batch_matched(self, source: str, lines: int, seconds: float) -> None: ...
+    def events_seen(self, source: str, events: list[Event]) -> None: ...
+    def incident_changed(self, change: Change) -> None: ...
+    def incidents_open(self, incidents: list[Incident]) -> None: ...
+    def dropped(self, source: str, reason: str, count: int = 1) -> None: ...
+    def failed(self, part: str, error: BaseException) -> None: ...
+
+
+class Worker:
+    """Drive one machine in one thread. Everything that touches the machine goes through here."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        handover: Handover,
+        keeper: Keeper,
+        ledger: Ledger,
+        families: Families,
+        clock: Clock,
+        happenings: Happenings,
+        publish: Callable[[list[Ruling]], None],
+    ) -> None:
+        self.machine = machine
+        self.families = families
+        self._handover = handover
+        self._keeper = keeper
+        self._ledger = ledger
+        self._clock = clock
+        self._happenings = happenings
+        self._publish = publish
+        self._orders: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._stop = threading.Event()
+        self._next_tick = clock.monotonic()
+        self._thread = threading.Thread(target=self._run, name="firstfault-pipeline", daemon=True)
+
+    def start(self) -> None:
+        """Begin to take what is handed over."""
+        self._thread.start()
+
+    def stop(self, wait_secs: float) -> bool:
+        """Take what is still queued, commit and end; False where time ran out first."""
+        self._stop.set()
+        self._thread.join(wait_secs)
+        return not self._thread.is_alive()
+
+    def ask(self, what: Callable[[], Any]) -> Future[Any]:
+        """Run a function on the pipeline's thread, between two batches."""
+        answer: Future[Any] = Future()
+        self._orders.append((what, answer))
+        return answer
+
+    def publish_change(self, change: Change) -> None:
+        """Tell sinks of a change that a person made; call it on the pipeline's thread."""
+        self._ledger.close(change)
+        self._tell([Ruling(change, "news", False)])
+
+    def turn(self, wait_secs: float) -> bool:
+        """Do one round of work; False where there was nothing to take. Called by the thread, and by tests."""
+        changes: list[Change] = []
+        took = self._take(changes, wait_secs)
+        self._obey()
+        if self._clock.monotonic() >= self._next_tick:
+            self._next_tick = self._clock.monotonic() + TICK_SECS
+            changes += self._guard("advance", lambda: self.machine.advance(self._clock.now()))
+        self._settle(changes)
+        return took
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self.turn(max(0.0, min(TICK_SECS, self._next_tick - self._clock.monotonic())))
+        while self.turn(0.0):
+            pass
+        self._keeper.commit(force=True)
+        self._obey()
+
+    def _take(self, changes: list[Change], wait_secs: float) -> bool:
+        item = self._handover.get(wait_secs)
+        took = item is not None
+        for _ in range(MOST_A_TURN):
+            if item is None:
+                break
+            changes += self._handle(item)
+            if self._clock.monotonic() >= self._next_tick:
+                break
+            item = self._handover.get(0.0)
+        return took
+
+    def _handle(self, item: Delivery) -> list[Change]:
+        match item:
+            case Read(batch, position):
+                changes = self._match(item)
+                self._keeper.moved(Position(position.stream_id, batch.stream.source, position.offset, position.to_json()))
+                return changes
+            case Quiet(stream):
+                changes = self._guard(stream.source, lambda: self.machine.quiet(stream))
+                self._note_events(stream.source)
+                return changes
+            case Forget(stream_id):
+                self._keeper.forget(stream_id)
+        return []
+
+    def _match(self, item: Read) -> list[Change]:
+        batch = item.batch
+        started = self._clock.monotonic()
+        changes = self._guard(batch.stream.source, lambda: self.machine.feed(batch))
+        self._note_events(batch.stream.source)
+        self._happenings.batch_matched(batch.stream.source, batch.data.count(b"\n"), self._clock.monotonic() - started)
+        return changes
+
+    def _note_events(self, source: str) -> None:
+        events = self.machine.take_events()
+        if events:
+            self._keeper.found(events)
+            self._happenings.events_seen(source, events)
+
+    def _guard(self, source: str, work: Callable[[], list[Change]]) -> list[Change]:
+        """Run the core; a fault of ours on one batch must not end the watch over every other stream."""
+        try:
+            return work()
+        except Exception as error:
+            self._happenings.failed("pipeline", error)
+            self._happenings.dropped(source, "internal-error")
+            return []
+
+    def _settle(self, changes: list[Change]) -> None:
+        """Store first, tell then; where the store does not take it, tell all the same."""
+        rulings = [self._ledger.rule(change) for change in changes]
+        for ruling in rulings:
+            if ruling.kept:
+                self._keeper.changed(ruling.change, self.families.of(ruling.change.incident.key.job))
+        if rulings or self._keeper.due():
+            self._keeper.commit()
+        self._tell([ruling for ruling in rulings if ruling.told != "nothing"])
+
+    def _tell(self, rulings: list[Ruling]) -> None:
+        if not rulings:
+            return
+        for ruling in rulings:
+            if ruling.told == "news":
+                self._happenings.incident_changed(ruling.change)
+        self._happenings.incidents_open(self._ledger.active())
+        self._publish(rulings)
+
+    def _obey(self) -> None:
+        while self._orders:
+            what, answer = self._orders.popleft()
+            try:
+                answer.set_result(what())
+            except FirstFaultError as error:
+                answer.set_exception(error)
+            except Exception as error:
+                self._happenings.failed("pipeline", error)
+                answer.set_exception(error)

@@ -1,0 +1,65 @@
+"""What the web server shows and whom it asks: the one value that the rest of the daemon hands to it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from prometheus_client import CollectorRegistry
+
+from firstfault.clock import Clock
+from firstfault.model import Attempt, Change
+from firstfault.rules.catalogue import RuleSet
+from firstfault.store import Fix, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """How a reload went."""
+
+    ok: bool
+    faults: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()  # changed options that need a restart
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What people's words are reported to."""
+
+    acknowledged: Callable[[str, str], None]
+    feedback_given: Callable[[str, str, str], None]
+    fix_declared: Callable[[str, str, float], None]
+    fix_withdrawn: Callable[[str, str], None]
+    failed: Callable[[str, BaseException], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Everything the handlers need."""
+
+    store: Store
+    registry: CollectorRegistry
+    clock: Clock
+    rules: Callable[[], RuleSet]
+    not_ready: Callable[[], str | None]  # why not; None: ready
+    status: Callable[[], Mapping[str, Any]]
+    attempts: Callable[[], Awaitable[tuple[Attempt, ...]]]
+    reload: Callable[[], Awaitable[Reloaded]]
+    acknowledge: Callable[[str, str, str], Awaitable[Change | None]]  # incident, who, note
+    family: Callable[[str], str]
+    told: Told
+    lifecycle: bool = False
+    external_url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)  # from the web configuration file
+
+    @property
+    def root(self) -> str:
+        """Return the path that links start with, where a proxy serves us below one."""
+        return urlsplit(self.external_url).path.rstrip("/")
+
+
+def watch_name(fix: Fix) -> str:
+    """Say for which jobs a fix was declared."""
+    return fix.family or "every job"
