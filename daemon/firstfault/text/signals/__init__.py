@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from firstfault.text.signals import collective, exits, kernel, launcher, lifecycle, numeric, outside, peers, reports, roster
+from firstfault.text.signals import collective, exits, exits_cluster, kernel, launcher, lifecycle, numeric, outside, peers, reports, roster
 from firstfault.text.signals.base import AnySignal, BlockSignal, Reading, Signal, subject
 
 SIGNALS: tuple[AnySignal, ...] = (
@@ -10,6 +10,7 @@ SIGNALS: tuple[AnySignal, ...] = (
     *collective.SIGNALS,
     *peers.SIGNALS,
     *exits.SIGNALS,
+    *exits_cluster.SIGNALS,
     *launcher.SIGNALS,
     *kernel.SIGNALS,
     *outside.SIGNALS,

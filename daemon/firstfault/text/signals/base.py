@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 Groups = Mapping[str, str | None]  # named groups of the match; None where a group took no part
 Keep = Literal["all", "node", "none"]
-Repeat = Literal["every", "newest", "first"]
+# What may be dropped of many equal lines. "newest": all but a speaker's last one. "first": one that says of a speaker what was said
+# before. "thin": it may go on for ever; of each speaker the 1st, 2nd, 4th, 8th ... are enough. Counted from the start of the stream.
+Repeat = Literal["every", "newest", "first", "thin"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class Signal:
     name: str
     pattern: str  # RE2, unanchored; also the scan trigger
     read: Callable[[Groups, ReadLine], Iterable[Reading]]
-    repeat: Repeat = "every"  # "newest": only a speaker's last one counts; "first": an equal one of the same stream adds nothing
+    repeat: Repeat = "every"
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,14 +61,22 @@ def _oom_pod(_groups: Groups, _line: ReadLine) -> Iterable[Reading]:
 # GPUs
 
 _CAUSED_BY = re2.compile(r"caused by previous Xid (\d+)")
+# What an Xid says by itself; the others break something on their own
+_XID_ROLES = {
+    **dict.fromkeys((43, 45), "collateral"),
+    **dict.fromkeys((13, 69, 74, *range(144, 151)), "either"),
+    **dict.fromkeys((63, 92, 122, 123, 124, 125, 154, 156, 157, 160, 161, 171, 172), "context"),
+}
 _SEVERITY = re2.compile(r"\b(Non-?fatal|Fatal)\b")
 
 
 def _xid(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
     rest = (groups["rest"] or "").strip()
     caused_by, severity = _CAUSED_BY.search(rest), _SEVERITY.search(rest)
+    code = int(groups["code"] or 0)
     values = given(
-        code=whole(groups["code"]),
+        code=code,
+        role=_XID_ROLES.get(code, "initiating"),
         what=rest[:160] or None,
         caused_by=int(caused_by.group(1)) if caused_by else None,
         severity=severity.group(1).lower().replace("-", "") if severity else None,
@@ -158,7 +166,7 @@ def _ib_event(groups: Groups, line: ReadLine) -> Iterable[Reading]:
     event = (groups["event"] or "").strip()
     device = groups["device"]
     if event.lower().startswith(tuple(_IB_RECOVERED)) or "non-fatal" in line.message:
-        yield Reading("note", values=given(what="ib-event", event=event, device=device))
+        yield Reading("note", nccl_speaker(line), given(what="ib-event", event=event, device=device))
         return
     yield Reading("node-fault", nccl_speaker(line), given(what="ib-port", event=event[:80], device=device))
 
@@ -189,7 +197,7 @@ SIGNALS = (
         r"Detected (?P<count>\d+) oom[-_]kill event(?:s|\(s\))? in (?:StepId=|step )(?P<step>[\w.+]+)",
         _oom_slurm,
     ),
-    Signal("oom-slurm-limit", r"StepId=(?P<step>[\w.+]+) exceeded memory limit", _oom_limit),
+    Signal("oom-slurm-limit", r"(?:StepId=(?P<step>[\w.+]+) exceeded memory limit|Exceeded job memory limit)", _oom_limit),
     Signal(
         "oom-ray",
         r"Memory on the node \(IP: (?P<ip>[\d.]+), ID: \w+\) where the task \([^\n]*?pid=(?P<pid>\d+), memory used=",
@@ -217,8 +225,14 @@ SIGNALS = (
     ),
     Signal("dcgm-ecc", r"Detected \d+ volatile double-bit ECC error\(s\) in GPU (?P<gpu>\d+)", _gpu("ecc", by="dcgm")),
     Signal("dcgm-nvlink", r"GPU (?P<gpu>\d+)'s NvLink link \d+ is currently down", _gpu("nvlink-down", by="dcgm")),
+    Signal("dcgm-nvlink-errors", r"NvLink errors on GPU (?P<gpu>\d+)'s NVLink which exceeds", _gpu("nvlink-errors", by="dcgm")),
+    Signal("dcgm-pcie", r"PCIe replays per minute for GPU (?P<gpu>\d+)", _gpu("pcie-replays", by="dcgm")),
+    Signal("dcgm-retired", r"pending retired page has been detected in GPU (?P<gpu>\d+)", _gpu("retired-page", by="dcgm")),
+    Signal("dcgm-memory", r"Found \d+ faulty memory elements on GPU (?P<gpu>\d+)", _gpu("memory", by="dcgm")),
     Signal("dcgm-thermal", r"Detected clocks event due to (?:thermal|power) violation in GPU (?P<gpu>\d+)", _gpu("throttled", by="dcgm")),
     Signal("amd-reset", r"amdgpu " + _BDF + r"\.\d: amdgpu: GPU reset begin!", _gpu("reset", by="amdgpu")),
+    Signal("amd-ring", r"amdgpu_job_timedout \[amdgpu\]\] \*ERROR\* ring \S+ timeout", _gpu("ring-timeout", by="amdgpu")),
+    Signal("tpu-halted", r"Accelerator device halted prematurely", _gpu("tpu-halted")),
     Signal("amd-ras", r"amdgpu " + _BDF + r"\.\d: [^\n]*uncorrectable hardware errors detected in", _gpu("ecc", by="amdgpu")),
     Signal("amd-fault", r"(?:Memory access fault|HW Exception) by GPU node-(?P<gpu>\d+)", _gpu("fault", by="amdgpu")),
     Signal(
@@ -234,6 +248,9 @@ SIGNALS = (
     ),
     Signal("hung-task", r"INFO: task (?P<name>[^\n]{1,32}?):(?P<pid>\d+) blocked for more than \d+ seconds", _task("hung-task")),
     Signal("soft-lockup", r"soft lockup - CPU#\d+ stuck for \d+s! \[(?P<name>[^\]:]*):(?P<pid>\d+)\]", _task("soft-lockup")),
+    Signal("rcu-stall", r"self-detected stall on CPU", _node("cpu-stall")),
+    Signal("cpu-thermal", r"(?:Core|Package) temperature above threshold, cpu clock throttled", _node("cpu-throttled"), "thin"),
+    Signal("file-max", r"VFS: file-max limit \d+ reached", _node("file-max")),
     Signal("hard-lockup", r"Watchdog detected hard LOCKUP on cpu", _node("hard-lockup")),
     Signal("kernel-panic", r"Kernel panic - not syncing", _node("kernel-panic")),
     Signal("mce", r"\[Hardware Error\]: (?:CPU \d+: )?Machine Check(?: Exception)?:", _node("mce")),
@@ -248,7 +265,7 @@ SIGNALS = (
     Signal("bond-link", r"link status definitely down for interface (?P<device>[\w.-]+)", _node("link-down")),
     Signal(
         "mlx5-health",
-        r"mlx5_core (?P<device>[0-9a-f:.]+): [^\n]*(?:device's health compromised|Fatal error \d+ detected)",
+        r"mlx5_core (?P<device>[0-9a-f:.]+): [^\n]*(?:device's health compromised|Fatal error \d+ detected|Health issue observed)",
         _node("nic-health"),
     ),
     Signal(
@@ -263,16 +280,26 @@ SIGNALS = (
     Signal("lustre-evicted", r"LustreError: [^\n]*This client was evicted by (?P<device>[^\s;]+)", _node("lustre")),
     Signal("lustre-restored", r"Lustre: [^\n]*Connection restored to (?P<device>\S+)", _recovered("lustre-ok")),
     Signal("gpfs", r"File System (?P<device>\S+) unmounted by the system with return code", _node("gpfs")),
+    Signal("gpfs-lease", r"Node [\d.]+ \((?P<node>[\w.-]+)\) lease renewal is overdue", _named_node("gpfs")),
     Signal("io-error", r"(?:I/O error, dev|critical medium error, dev|Buffer I/O error on dev) (?P<device>[\w-]+)", _node("io-error")),
     Signal("nvme", r"nvme (?P<device>nvme\d+): (?:I/O [^\n]*timeout|controller is down|Disabling device)", _node("io-error")),
     Signal(
         "read-only",
-        r"(?:EXT4-fs \((?P<device>[\w-]+)\): Remounting filesystem read-only|XFS \([\w-]+\): Shutting down filesystem)",
+        r"(?:EXT4-fs \((?P<device>[\w-]+)\): Remounting filesystem read-only|XFS \([\w-]+\): (?:Shutting down filesystem|Corruption of in-memory data)"
+        r"|EXT4-fs error \(device [\w-]+\))",
         _node("read-only"),
     ),
     Signal("disk-full", r"No space left on device", _rank_disk),
     Signal("node-down-srun", r"Node failure on (?P<node>[\w.-]+)", _named_node("node-down")),
     Signal("node-not-responding", r"Nodes (?P<node>[\w.-]+) not responding, setting DOWN", _named_node("node-down")),
+    Signal("node-kubelet", r"Kubelet stopped posting node status", _node("node-down")),
+    Signal(
+        "node-devices",
+        r"no healthy devices present; cannot allocate unhealthy devices|requested number of devices unavailable for",
+        _node("devices-unavailable"),
+    ),
+    Signal("node-ssh", r"Using passwordless-ssh at: (?P<node>[\w.-]+) failed", _named_node("ssh")),
+    Signal("device-busy", r"The TPU is already in use by", _node("device-busy")),
     Signal("node-not-ready", r"Node (?P<node>[\w.-]+) status is now: NodeNotReady", _named_node("node-down")),
     Signal(
         "node-dead-ray", r"The node with node id: \w+ and address: (?P<node>[\w.:-]+) [^\n]*has been marked dead", _named_node("node-down")

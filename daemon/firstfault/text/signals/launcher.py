@@ -154,7 +154,7 @@ SIGNALS = (
     Signal("deepspeed-closing", r"Killing subprocess (?P<pid>\d+)", _closing("deepspeed")),
     Signal(
         "elastic-escalation",
-        r"Unable to shutdown process (?P<pid>\d+) via [\w.]+, forcefully exiting via",
+        r"Unable to shutdown process (?P<pid>\d+) via [\w.]+ ?, forcefully exiting via",
         _escalation,
     ),
     Signal("elastic-not-ending", r"Process (?P<pid>\d+) did not exit after \S+ within \d+s; abandoning", _not_ending),
@@ -201,7 +201,11 @@ SIGNALS = (
     BlockSignal("rendezvous-completed", r"Rendezvous complete for workers\. Result:", _closes_completed, 16, _completed),
     Signal("elastic-restart", r"Worker group \w+\. (?P<left>\d+)/(?P<most>\d+) attempts left; will restart worker group", _restart),
     Signal("elastic-membership", r"Detected \d+ new nodes from group_rank=(?P<group>\d+); will restart worker group", _membership),
-    Signal("operator-restart", r"(?:PyTorchJob \S+ is restarting because|applying RestartJobSet failure policy)", _operator_restart),
+    Signal(
+        "operator-restart",
+        r"(?:PyTorchJob \S+ is restarting because|applying RestartJobSet failure policy|Back-off restarting failed container)",
+        _operator_restart,
+    ),
     Signal("elastic-run-id", r"run_id +: (?P<id>\S+)", _run_id("torchelastic"), "first"),
     Signal("elastic-run-id-env", r"TORCHELASTIC_RUN_ID['\"]?[=:] ?['\"]?(?P<id>[\w.-]+)", _run_id("torchelastic"), "first"),
     Signal("elastic-restart-count", r"TORCHELASTIC_RESTART_COUNT['\"]?[=:] ?['\"]?(?P<restart>\d+)", _restart_count, "first"),

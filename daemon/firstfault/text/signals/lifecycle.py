@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import re2
 
 from firstfault.text.signals.base import Groups, Reading, Signal
-from firstfault.text.signals.parts import given, whole
+from firstfault.text.signals.parts import given, numbers, whole
 
 if TYPE_CHECKING:
     from firstfault.text.lines import ReadLine
@@ -35,6 +35,11 @@ def _checkpoint(what: str) -> Read:
     return read
 
 
+def _checkpoint_failed(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
+    # every rank prints the list; it names those whose part failed
+    yield Reading("checkpoint", values={"what": "failed", "ranks": numbers(groups["ranks"] or "")})
+
+
 def _setting(name: str, value: str | None = None) -> Read:
     def read(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
         yield Reading("setting", values=given(name=name, value=value if value is not None else groups.get("value")))
@@ -42,7 +47,12 @@ def _setting(name: str, value: str | None = None) -> Read:
     return read
 
 
-def _named_setting(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
+_ADVISED = re2.compile(r"(?i)\b(?:with|passing|set|setting|try|export|use|using|enable|by) (?:NCCL|TORCH|CUDA|GLOO|PYTHON)[A-Z0-9_]*=")
+
+
+def _named_setting(groups: Groups, line: ReadLine) -> Iterable[Reading]:
+    if _ADVISED.search(line.message):  # "run with NCCL_DEBUG=INFO for details" says that it is not set
+        return
     yield Reading("setting", values=given(name=groups["name"], value=(groups["value"] or "")[:80]))
 
 
@@ -150,6 +160,7 @@ CHECKPOINTS = (
     Signal(
         "checkpoint-restoring", r"Restor(?:ing|ed) (?:all )?states from the checkpoint (?:path )?at " + _PATH, _checkpoint("load-start")
     ),
+    Signal("checkpoint-failed", r"CheckpointException ranks:dict_keys\(\[(?P<ranks>[\d, ]*)\]\)", _checkpoint_failed),
     Signal("checkpoint-shards", r"Loading checkpoint shards: ", _checkpoint("load-start"), "first"),
 )
 
@@ -207,18 +218,21 @@ NOTES = (
     Signal("note-blocking", r"For debugging consider passing CUDA_LAUNCH_BLOCKING=1|Compile with `TORCH_USE_CUDA_DSA`", _note("advice")),
     Signal("note-nccl-hint", r"HINT: In many cases this error occurs when", _note("advice")),
     Signal("note-ray-guess", r"There are some potential root causes\. \(1\) The process is killed by SIGKILL", _note("advice")),
-    Signal("note-retry", r"(?i)\bretrying (?:in|after) [\d.]+ ?(?:ms|s|sec|seconds)\b", _note("retry")),
-    Signal("note-attempt", r"(?i)\(?\battempt #?\d+ ?(?:/|of) ?\d+\)?:? [^\n]*(?:retry|fail)", _note("retry")),
-    Signal("note-retry-again", r"failed \(attempt \d+/\d+\)", _note("retry")),
+    Signal(
+        "note-retry",
+        r"(?i)\bretrying (?:in|after) [\d.]+ ?(?:ms|s|sec|seconds)\b|\battempt #?\d+ ?(?:/|of) ?\d+\)?:? [^\n]*(?:retry|fail)",
+        _note("retry"),
+        "thin",
+    ),
     Signal("note-connect-retry", r"Call to connect returned [^\n]*, retrying", _note("retry")),
     Signal(
         "note-handled",
         r"(?i)\bthis is not an error\b|falling back to|\(handled\)|will (?:be )?(?:skip(?:ped)?|ignored?) and continu",
         _note("handled"),
     ),
+    Signal("note-unstuck", r"This thread is unstuck waiting for", _note("recovered")),
     Signal("note-no-checkpoint", r"could not find (?:a checkpoint|the metadata file)", _note("handled")),
     Signal("note-ib-table", r"GID table changed", _note("noise")),
-    Signal("note-host-name", r"The hostname of the client socket cannot be retrieved", _note("noise"), _FIRST),
     Signal("note-error-file", r"no error file defined for parent, to copy child error file", _note("noise")),
     Signal(
         "note-not-destroyed",

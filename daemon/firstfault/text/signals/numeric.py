@@ -42,7 +42,7 @@ _VALUES = ("nan", "inf")
 
 _STEP = re2.compile(r"(?i)\b(?:global[_ ]?steps?|steps?|iteration|iter|it)['\"]?[ =:#]+(\d+)")
 _PAIR = re2.compile(
-    r"(?i)([a-z][\w/.-]*(?: [a-z][\w/.-]*)?)['\"]?(?:\s*[=:|]\s*|\s+is\s+|\s+)['\"]?(?:tensor\()?([-+]?)(nan|inf(?:inity)?)\b"
+    r"(?i)([a-z][\w/.-]*(?: [a-z][\w/.-]*)??)['\"]?(?:\s*[=:|]\s*|\s+is\s+|\s+)['\"]?(?:tensor\()?([-+]?)(nan|inf(?:inity)?)\b"
 )
 _IS_NUMBER = re2.compile(r"(?i)(?:loss|norm|ppl|perplexity)$")
 
@@ -104,7 +104,7 @@ def _overflow(groups: Groups, line: ReadLine) -> Iterable[Reading]:
 
 
 SIGNALS = (
-    Signal("value", _trigger(), _values),
+    Signal("value", _trigger(), _values, "thin"),
     Signal(
         "megatron-local",
         r"(?:Rank (?P<rank>\d+): )?found (?P<value>NaN|Inf) in local (?P<where>forward loss|grad norm)(?:[^\n]*node: (?P<node>[\w.-]+))?",
@@ -128,11 +128,12 @@ SIGNALS = (
     Signal("anomaly", r"returned nan values in its \d+th output", _said("nan", "gradient")),
     Signal("nan-check", r"checkForNaN: block: ", _said("nan", "collective")),
     Signal("early-stop", r"Monitored metric (?P<name>[\w/.-]+) = (?P<value>-?(?:nan|inf)) is not finite", _metric),
-    Signal("overflow", r"OVERFLOW! Rank (?P<rank>\d+) Skipping step", _overflow),
+    Signal("overflow", r"OVERFLOW! Rank (?P<rank>\d+) Skipping step", _overflow, "thin"),
     Signal(
         "overflow-nameless",
         r"(?:loss scale overflow! Skipping step|Gradient overflow\.  ?Skipping step|"
         r"gradient overflow detected|Found overflow\. Skip step|Overflow occurs, the loss scale)",
         _overflow,
+        "thin",
     ),
 )

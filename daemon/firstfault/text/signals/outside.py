@@ -98,7 +98,9 @@ SIGNALS = (
     Signal("pod-preempted-scheduler", r"PreemptionByScheduler|PreemptionByKubeScheduler", _pod("preempted")),
     Signal("job-deadline", r"Job was active longer than specified deadline|[Rr]eason\W{1,4}DeadlineExceeded", _pod("time-limit")),
     Signal("kueue", r"Preempted to accommodate a workload", _pod("preempted", "kueue")),
-    Signal("kueue-evicted", r"EvictedDueToPreempted", _pod("preempted", "kueue")),
+    Signal("kueue-preempted", r"EvictedDueToPreempted", _pod("preempted", "kueue")),
+    Signal("kueue-evicted", r"EvictedDueTo(?:NodeFailures|ClusterQueueStopped|PodsReadyTimeout|AdmissionCheck)", _pod("evicted", "kueue")),
+    Signal("container-storage", r"exceeded its local ephemeral storage limit", _pod("evicted")),
     Signal(
         "cloud-preemption",
         r"Spot instance termination notice|EC2 Spot Instance Interruption Warning|Preemption notice received|TERMINATE_ON_HOST_MAINTENANCE",

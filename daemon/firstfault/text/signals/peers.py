@@ -110,6 +110,24 @@ def _nccl_proxy(groups: Groups, line: ReadLine) -> Iterable[Reading]:
     yield _lost(nccl_speaker(line), "nccl", "closed", "weak", peer_group_rank=whole(groups["other"]))
 
 
+def _gloo_attempt(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
+    if groups["again"] == "1":
+        yield Reading("note", values={"what": "retry"})
+        return
+    remote = _REMOTE.search(groups["rest"] or "")
+    peer = address(remote.group(1), remote.group(2)) if remote else None
+    who = Who(group_rank=whole(groups["rank"]))
+    yield _lost(who, "gloo", _manner(groups["rest"], "timeout"), "weak", peer_address=peer, group_size=whole(groups["size"]))
+
+
+def _ucx(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
+    yield _lost(NOBODY, "ucx", "timeout", "weak", hca=groups["hca"])
+
+
+def _tpu(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
+    yield _lost(NOBODY, "tpu", "unreachable", "strong", peer_node=groups["host"])
+
+
 def _nccl_truncated(groups: Groups, line: ReadLine) -> Iterable[Reading]:
     peer = address(groups["host"] or "", groups["port"]) if groups["host"] else None
     values = given(got=whole(groups["got"]), expected=whole(groups["expected"]), peer_address=peer, backend="nccl")
@@ -167,6 +185,14 @@ SIGNALS = (
     Signal("nccl-ib", r"Got completion from peer " + _PEER + r" (?P<rest>[^\n]*)", _ib_completion),
     Signal("nccl-no-transport", r"No transport found for rank (?P<one>\d+)\[\w+\] -> rank (?P<other>\d+)\[", _nccl_pair),
     Signal("nccl-proxy", r"Proxy Call to rank (?P<other>\d+) failed", _nccl_proxy),
+    Signal("nccl-proxy-service", r"Failed to execute operation \w+ from rank (?P<other>\d+), retcode", _nccl_proxy),
+    Signal(
+        "gloo-attempt",
+        r"failed to connect, willRetry=(?P<again>\d), retry=\d+, retryLimit=\d+, rank=(?P<rank>\d+), size=(?P<size>\d+), (?P<rest>[^\n]*)",
+        _gloo_attempt,
+    ),
+    Signal("ucx", r"(?:Transport|Receive-no-ready) retry count exceeded on (?P<hca>\w+:\d+)/", _ucx),
+    Signal("tpu", r"TPU initialization failed: Failed to connect to (?P<host>[\w.-]+):\d+", _tpu),
     Signal(
         "nccl-truncated",
         r"(?:peer " + _PEER + r" )?[Mm]essage truncated : (?:receiving|received) (?P<got>\d+) bytes instead of (?P<expected>\d+)",

@@ -153,6 +153,20 @@ def _fingerprints(_groups: Groups, line: ReadLine) -> Iterable[Reading]:
     yield Reading("collective-mismatch", Who(group_rank=int(found[0][0])), given(seq=seq, fingerprints=prints))
 
 
+_PROCESS_SHAPE = re2.compile(r"- Process (\d+): (.{1,200})")
+
+
+def _shapes(lines: Sequence[ReadLine]) -> Iterable[Reading]:
+    found = (_PROCESS_SHAPE.search(line.message) for line in lines)
+    prints = {int(one.group(1)): one.group(2).strip() for one in found if one}
+    if prints:
+        yield Reading("collective-mismatch", values={"fingerprints": prints, "by": "accelerate"})
+
+
+def _names_no_process(line: ReadLine) -> bool:
+    return not _PROCESS_SHAPE.search(line.message)
+
+
 def _running(groups: Groups, line: ReadLine) -> Iterable[Reading]:
     who, group = group_of(line)
     text = _print(groups["op"] or "", groups["shape"], groups["dtype"])
@@ -178,22 +192,30 @@ def _nccl_versions(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
 # Lagging ranks
 
 _RAS_COMM = re2.compile(r"#\d+-\d+ \(([0-9a-f]+)\)")
-_RAS_COUNT = re2.compile(r"(\d+) ranks? (?:have|has) launched up to operation (\d+)")
+_RAS_COUNT = re2.compile(r"(\d+) ranks? (?:have|has) (?:launched up to operation (\d+)|not launched any operations)")
+_RAS_ONE = re2.compile(r"Rank (\d+) has (?:launched up to operation (\d+)|not launched any operations)")
 _RAS_RANKS = re2.compile(r"^\W*Ranks? ([\d,\- ]+)")
-_RAS_NODE = re2.compile(r"on node (\S+)")
+_RAS_NODE = re2.compile(r"\bnode (\S+)")
 _RAS_OPERATION = re2.compile(r"different (\w+) operation counts")
 
 
 def _ras_groups(lines: Sequence[ReadLine]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for index, line in enumerate(lines):
-        count, ranks, node = (pattern.search(line.message) for pattern in (_RAS_COUNT, _RAS_RANKS, _RAS_NODE))
-        if count:
-            found.append({"count": int(count.group(1)), "operation": int(count.group(2)), "ranks": [], "nodes": [], "line": index})
+        one, count, ranks, node = (pattern.search(line.message) for pattern in (_RAS_ONE, _RAS_COUNT, _RAS_RANKS, _RAS_NODE))
+        nodes = [node.group(1)] if node else []
+        if one:
+            found.append(_ras_group(1, one.group(2), index) | {"ranks": [int(one.group(1))], "nodes": nodes})
+        elif count:
+            found.append(_ras_group(int(count.group(1)), count.group(2), index))
         elif found and ranks:
             found[-1]["ranks"].extend(numbers(ranks.group(1)))
-            found[-1]["nodes"].extend([node.group(1)] if node else [])
+            found[-1]["nodes"].extend(nodes)
     return found
+
+
+def _ras_group(count: int, operation: str | None, line: int) -> dict[str, Any]:
+    return {"count": count, "operation": int(operation or 0), "ranks": [], "nodes": [], "line": line}
 
 
 def _ras(lines: Sequence[ReadLine]) -> Iterable[Reading]:
@@ -272,6 +294,7 @@ SIGNALS = (
     Signal("jax-heartbeat", _TASKS + r"(?P<task>\d+) heartbeat timeout", _jax_heartbeat),
     Signal("jax-leader", r"Failed to send RPC to coordination service\. Either the leader task", _jax_leader),
     Signal("collective-mismatch", r"Detected mismatch between collectives on ranks", _fingerprints),
+    BlockSignal("accelerate-shapes", r"Input shapes:", _names_no_process, 1_100, _shapes),
     Signal(
         "collective-running",
         r"Running collective: CollectiveFingerPrint\(SequenceNumber=(?P<seq>\d+), OpType=(?P<op>\w+)"
