@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from firstfault.errors import Fault
 from firstfault.rules.build import build_set
-from firstfault.rules.catalogue import Entry, RuleSet
+from firstfault.rules.catalogue import Entry, RuleSet, Step
 from firstfault.rules.examples import run_entry
+from firstfault.rules.healthy import healthy_lines
 from firstfault.rules.load import parse, read_files, shipped_folder
+from firstfault.rules.matching import compiled
+from firstfault.rules.matrix import alarms, by_pair, crossings
 from firstfault.rules.suggest import suggestion
 
 MIN_EXAMPLES = 2
 MAX_SAME_SENTENCE = 3
+SPECIFIC_STACKS = frozenset(("pytorch", "hf-trainer", "deepspeed", "megatron", "vllm", "lightning", "jax", "ray"))
+# A switch of a library in a step for any stack; CUDA_ and PYTHON... are left out, since every version knows those in use.
+_SWITCH = re.compile(r"\b(?:NCCL|RCCL|TORCH|PYTORCH|GLOO|UCX|FI|XLA|JAX|VLLM|HF|RAY|OMPI|FLASHINFER|TRITON)_[A-Z0-9_]+=")
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Two entries that match one line, with the reason that one of them gives."""
+
+    owner: str
+    other: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,19 +39,23 @@ class Report:
     """What a check found."""
 
     rules: RuleSet  # the entries that passed the schema
-    faults: tuple[Fault, ...]
+    faults: tuple[Fault, ...]  # what refuses an entry
+    notes: tuple[Fault, ...]  # what would make an entry better
     counts: Mapping[str, Mapping[str, int]]  # area, category, maturity, severity -> value -> entries
-    overlaps: tuple[tuple[str, str, str], ...] = ()  # (entry, other, reason): declared and seen
+    overlaps: tuple[Overlap, ...]  # declared, and seen in the examples
 
 
-def check(folders: Sequence[Path] | None = None) -> Report:
-    """Check all entries of the folders; every fault at once."""
+def check(folders: Sequence[Path] | None = None, healthy: Iterable[str] | None = None) -> Report:
+    """Check all entries of the folders, every fault at once; `healthy` are lines in which no entry may see a failure."""
     plains, faults = parse(read_files([shipped_folder()] if folders is None else folders))
     rules = build_set(plains, "")
+    notes: list[Fault] = []
     for entry in rules.entries.values():
         faults += _entry_faults(entry, rules)
-    faults += _sentence_faults(rules)
-    return Report(rules, tuple(sorted(set(faults))), _counts(rules))
+        notes += _notes(entry)
+    overlaps, undeclared = _overlaps(rules)
+    faults += [*undeclared, *_sentence_faults(rules), *_title_faults(rules), *_alarm_faults(rules, healthy)]
+    return Report(rules, tuple(sorted(set(faults))), tuple(sorted(set(notes))), _counts(rules), overlaps)
 
 
 def _counts(rules: RuleSet) -> dict[str, dict[str, int]]:
@@ -47,6 +66,7 @@ def _counts(rules: RuleSet) -> dict[str, dict[str, int]]:
 def _entry_faults(entry: Entry, rules: RuleSet) -> Iterator[Fault]:
     yield from _proof_faults(entry)
     yield from (Fault(entry.file, broken.line, broken.message) for broken in run_entry(entry))
+    yield from _step_faults(entry)
     known = rules.entries.keys() - {entry.fingerprint}
     for name in (*entry.related, *entry.recheck, *entry.overlaps):
         if name not in known:
@@ -58,12 +78,74 @@ def _proof_faults(entry: Entry) -> Iterator[Fault]:
         yield Fault(entry.file, 0, f"{len(entry.match)} texts under match; at least {MIN_EXAMPLES} prove an entry")
     if len(entry.no_match) < MIN_EXAMPLES:
         yield Fault(entry.file, 0, f"{len(entry.no_match)} near misses under no_match; at least {MIN_EXAMPLES} prove an entry")
+    if not entry.references and not entry.builtin:
+        yield Fault(entry.file, 0, "no references; name the documentation or source that says so")
+    asserted = {name for example in entry.match for name in example.captures}
+    for name in sorted({name for symptom in entry.symptoms for name in symptom.captures} - asserted):
+        yield Fault(entry.file, 0, f"capture {name!r} is asserted in no example")
+    for symptom in entry.symptoms:
+        proven = any(example.symptom == symptom.id for example in entry.match)
+        if not proven and not symptom.builtin and not (symptom.numeric and symptom.numeric.kind in ("spike", "plateau", "drop")):
+            yield Fault(entry.file, 0, f"symptom {symptom.id!r} has no text under match; a pattern without proof is refused")
+
+
+def _step_faults(entry: Entry) -> Iterator[Fault]:
+    for number, step in enumerate(entry.fix.steps, 1):
+        if not step.needs and (option := _named_option(step)):
+            yield Fault(entry.file, 0, f"fix step {number} uses {option} without needs: name the package and version that has it")
+
+
+def _named_option(step: Step) -> str:
+    """Return what in the step belongs to one package, or nothing."""
+    if step.stack in SPECIFIC_STACKS and (step.code or step.command):
+        return f"an option of {step.stack}"
+    found = _SWITCH.search(step.command + "\n" + step.code)
+    return found[0].rstrip("=") if found else ""
+
+
+def _notes(entry: Entry) -> Iterator[Fault]:
+    for number, step in enumerate(entry.fix.steps, 1):
+        if step.needs and not step.where:
+            yield Fault(entry.file, 0, f"fix step {number} names {step.needs} without where: the file or page that defines the option")
+    for symptom in entry.symptoms:
+        groups = {name for pattern in symptom.any for name in compiled(pattern).groupindex}
+        asserted = {name for example in entry.match if example.symptom == symptom.id for name in example.captures}
+        for name in sorted(groups - asserted):
+            yield Fault(entry.file, 0, f"group {name!r} of symptom {symptom.id!r} is asserted in no example")
+        if symptom.versions == "unverified":
+            yield Fault(entry.file, 0, f"symptom {symptom.id!r} does not say which versions print it")
+
+
+def _overlaps(rules: RuleSet) -> tuple[tuple[Overlap, ...], list[Fault]]:
+    declared: list[Overlap] = []
+    faults: list[Fault] = []
+    for (owner, other), found in sorted(by_pair(crossings(rules)).items()):
+        entry = rules.entries[owner]
+        reason = entry.overlaps.get(other) or rules.entries[other].overlaps.get(owner)
+        if reason:
+            declared.append(Overlap(owner, other, reason))
+            continue
+        first = found[0]
+        faults.append(
+            Fault(
+                entry.file,
+                first.line,
+                f"{other!r} matches this example too (symptom {first.symptom!r}): {first.text[:100]!r}; tell them apart, or say under overlaps why it is right",
+            )
+        )
+    return tuple(declared), faults
+
+
+def _alarm_faults(rules: RuleSet, healthy: Iterable[str] | None) -> Iterator[Fault]:
+    for (fingerprint, symptom), line in alarms(rules, healthy_lines() if healthy is None else healthy).items():
+        yield Fault(rules.entries[fingerprint].file, 0, f"symptom {symptom!r} sees a failure in a healthy line: {line[:160]!r}")
 
 
 def prose(entry: Entry) -> Iterator[str]:
     """Yield every text of an entry that a person reads."""
     yield from (entry.summary, entry.looks_like, entry.does_not_establish, entry.hardware_or_software)
-    yield from (entry.scale, entry.recurrence, entry.inference, entry.fix.summary, *entry.affected, *entry.prevention)
+    yield from (entry.scale, entry.recurrence, entry.inference, entry.fix.summary)
+    yield from (*entry.affected, *entry.prevention, *entry.misread_as, *entry.checklist, *entry.rollout)
     yield from (cause.cause for cause in entry.mechanism)
     yield from (entry.views.oncall, entry.views.engineer, entry.views.executive)
     yield from (text for step in (*entry.confirm, *entry.fix.steps) for text in (step.do, step.why) if text)
@@ -84,3 +166,12 @@ def _sentence_faults(rules: RuleSet) -> Iterator[Fault]:
         if len(names) > MAX_SAME_SENTENCE:
             first = rules.entries[min(names)]
             yield Fault(first.file, 0, f"sentence in {len(names)} entries ({', '.join(sorted(names)[:5])}, ...): {sentence[:120]!r}")
+
+
+def _title_faults(rules: RuleSet) -> Iterator[Fault]:
+    users: dict[str, list[str]] = defaultdict(list)
+    for entry in rules.entries.values():
+        users[entry.title.lower()].append(entry.fingerprint)
+    for names in users.values():
+        if len(names) > 1:
+            yield Fault(rules.entries[names[0]].file, 0, f"title is shared by {', '.join(names)}; a reader must tell them apart")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from firstfault.rules.catalogue import Entry, Example, NearMiss, RuleSet, Symptom
 from firstfault.rules.matching import compiled, match_message
-from firstfault.rules.reading import Message, names_of, read_text
+from firstfault.rules.reading import Excerpt, read_text
 
 Captures = Mapping[str, str | int | float]
 
@@ -22,41 +22,47 @@ class Broken:
     message: str
 
 
-def find(entry: Entry, symptom: Symptom, messages: Sequence[Message], given: Iterable[str] = ()) -> tuple[int, Captures] | None:
-    """Return where the symptom is first seen in the messages and its captures, or None; times inside an excerpt are taken as near."""
-    hits = [(index, captures) for index, message in enumerate(messages) if (captures := _line_shows(symptom, message)) is not None]
-    kept = [(index, captures) for index, captures in hits if _around(entry, symptom, messages, index, given)]
+def find(
+    entry: Entry, symptom: Symptom, excerpt: Excerpt, given: Iterable[str] = (), end: int | None = None
+) -> tuple[int, Captures] | None:
+    """Return the line that first shows the symptom and its captures, or None.
+
+    Only lines before `end` are looked at. Whatever stands in an excerpt is taken as close in time.
+    """
+    lines = range(len(excerpt.lines) if end is None else end)
+    hits = [(index, captures) for index in lines if (captures := _line_shows(symptom, excerpt, index)) is not None]
+    kept = [hit for hit in hits if _around(entry, symptom, excerpt, hit[0], given)]
     needed = symptom.count.at_least if symptom.count else 1
     return kept[0] if len(kept) >= needed else None
 
 
-def _line_shows(symptom: Symptom, message: Message) -> Captures | None:
+def _line_shows(symptom: Symptom, excerpt: Excerpt, index: int) -> Captures | None:
     if symptom.any:
-        return match_message(symptom, message.text)
+        return match_message(symptom, excerpt.texts[index])
     if symptom.exits:
-        codes = {values.get("code") for name, values in message.facts if name == "exit"}
-        return {} if codes & set(symptom.exits) else None
-    if symptom.numeric and symptom.numeric.kind in ("nan", "inf"):
-        value = message.values.get(symptom.numeric.name)
-        test = math.isnan if symptom.numeric.kind == "nan" else math.isinf
-        return {} if value is not None and test(value) else None
+        return {} if excerpt.exit_codes(index) & set(symptom.exits) else None
+    if symptom.numeric and symptom.numeric.kind in _TESTS:
+        value = excerpt.step_values(index).get(symptom.numeric.name)
+        return {} if value is not None and _TESTS[symptom.numeric.kind](value) else None
     return None
 
 
-def _around(entry: Entry, symptom: Symptom, messages: Sequence[Message], index: int, given: Iterable[str]) -> bool:
+def _around(entry: Entry, symptom: Symptom, excerpt: Excerpt, index: int, given: Iterable[str]) -> bool:
     """Tell whether the conditions that look beyond the line hold."""
-    texts = [message.text for message in messages]
-    near, after, absent = symptom.near, symptom.sequence, symptom.absent
+    texts, near, after, absent = excerpt.texts, symptom.near, symptom.sequence, symptom.absent
     if not all(_found(pattern, texts) for pattern in symptom.all):
         return False
     if near and not _found(near.pattern, texts[max(0, index - near.within_lines) : index + near.within_lines + 1]):
         return False
-    if after and find(entry, entry.symptom(after.after), messages[:index], given) is None:
+    if after and find(entry, entry.symptom(after.after), excerpt, given, index) is None:
         return False
     if absent and _found(absent.pattern, texts[index + 1 :]):
         return False
-    seen = {*given, *names_of(messages[: index + 1])} if symptom.context else set()
+    seen = {*given, *excerpt.names(index)} if symptom.context else set()
     return all(seen & set(choice.split("|")) for choice in symptom.context)
+
+
+_TESTS = {"nan": math.isnan, "inf": math.isinf}
 
 
 def _found(pattern: str, texts: Iterable[str]) -> bool:
@@ -72,15 +78,16 @@ def run_examples(rules: RuleSet) -> list[Broken]:
 def run_entry(entry: Entry) -> Iterator[Broken]:
     """Yield the entry's examples that do not hold."""
     for example in entry.match:
-        if not entry.symptom(example.symptom).builtin:
+        symptom = entry.symptom(example.symptom)
+        if not symptom.builtin or symptom.exits:  # what the engine raises out of several lines is proven with the engine
             yield from _run_match(entry, example)
     for miss in entry.no_match:
         yield from _run_miss(entry, miss)
 
 
 def _run_match(entry: Entry, example: Example) -> Iterator[Broken]:
-    messages = read_text(example.text)
-    found = find(entry, entry.symptom(example.symptom), messages, example.given)
+    excerpt = read_text(example.text)
+    found = find(entry, entry.symptom(example.symptom), excerpt, example.given)
     if found is None:
         yield Broken(entry.fingerprint, example.line, f"example does not match symptom {example.symptom!r}: {_short(example.text)}")
         return
@@ -89,14 +96,15 @@ def _run_match(entry: Entry, example: Example) -> Iterator[Broken]:
         if captures.get(name) != wanted:
             got = repr(captures[name]) if name in captures else "nothing"
             yield Broken(entry.fingerprint, example.line, f"capture {name!r} gives {got}, not {wanted!r}")
-    if example.rank is not None and messages[index].rank is not None and messages[index].rank != example.rank:
-        yield Broken(entry.fingerprint, example.line, f"the line is read as rank {messages[index].rank}, not {example.rank}")
+    rank = excerpt.lines[index].who.rank
+    if example.rank is not None and rank is not None and rank != example.rank:
+        yield Broken(entry.fingerprint, example.line, f"the line is read as rank {rank}, not {example.rank}")
 
 
 def _run_miss(entry: Entry, miss: NearMiss) -> Iterator[Broken]:
-    messages = read_text(miss.text)
+    excerpt = read_text(miss.text)
     for symptom in entry.symptoms:
-        if miss.symptom in ("", symptom.id) and find(entry, symptom, messages, miss.given):
+        if miss.symptom in ("", symptom.id) and find(entry, symptom, excerpt, miss.given):
             yield Broken(entry.fingerprint, miss.line, f"near miss matches symptom {symptom.id!r}: {_short(miss.text)}")
 
 

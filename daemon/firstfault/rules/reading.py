@@ -1,30 +1,116 @@
-"""Read the text of an example as the detector would: messages without prefixes, with the facts they state."""
+"""Read the text of an example, or a saved log, as the detector would: messages without prefixes, and the facts that they state."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
+
+import re2
+
+from firstfault.model import Stream
+from firstfault.rules.matching import compiled
+from firstfault.text.lines import LineReader, ReadLine, split
+from firstfault.text.signals import SIGNALS, BlockSignal, Reading, Signal
+from firstfault.text.unwrap import Unwrapper, sniff
+
+try:
+    from firstfault.text.steps import read_step
+except ImportError:
+    read_step = lambda message: None
+
+EXAMPLE = Stream("example", "saved", "example.log")
+CONTEXT_FACTS = ("layout", "version", "setting")
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    """One line of an example."""
+class Stated:
+    """One fact and the line that states it."""
 
-    text: str  # without envelope, stamp and rank prefix
-    rank: int | None = None
-    facts: tuple[tuple[str, Mapping[str, Any]], ...] = ()  # (fact name, values)
-    values: Mapping[str, float] = field(default_factory=dict)  # of a step line
-
-
-def read_text(text: str) -> list[Message]:
-    """Return the messages of a text, line by line."""
-    return [Message(line) for line in text.splitlines()]
+    index: int
+    name: str
+    values: Mapping[str, Any]
 
 
-def names_of(messages: Sequence[Message]) -> set[str]:
-    """Return the layout, version and setting names that the messages state."""
-    return {str(values["name"]) for message in messages for name, values in message.facts if name in CONTEXT_FACTS and "name" in values}
+class Excerpt:
+    """Some lines in a row, read once."""
+
+    def __init__(self, text: str, stream: Stream = EXAMPLE) -> None:
+        self.lines = tuple(read_lines(text.encode("utf-8", "surrogatepass"), stream))
+        self.texts = tuple(line.message for line in self.lines)
+
+    @cached_property
+    def facts(self) -> tuple[Stated, ...]:
+        """Return what the signal readers take from these lines, in order."""
+        return tuple(_facts(self.lines))
+
+    def step_values(self, index: int) -> Mapping[str, float]:
+        """Return the values of that line, if it is a step line."""
+        step = read_step(self.texts[index])
+        return step.values if step else {}
+
+    def exit_codes(self, index: int) -> set[int]:
+        """Return the exit codes that this line states."""
+        return {fact.values["code"] for fact in self.facts if fact.index == index and fact.name == "exit" and "code" in fact.values}
+
+    def names(self, until: int) -> set[str]:
+        """Return the fact names, and the layouts, versions and settings by name, that lines up to `until` state."""
+        seen = [fact for fact in self.facts if fact.index <= until]
+        named = {str(fact.values["name"]) for fact in seen if fact.name in CONTEXT_FACTS and "name" in fact.values}
+        return named | {fact.name for fact in seen}
 
 
-CONTEXT_FACTS = ("layout", "version", "setting")
+@lru_cache(maxsize=4096)
+def read_text(text: str) -> Excerpt:
+    """Return the excerpt of an example's text."""
+    return Excerpt(text)
+
+
+def read_lines(data: bytes, stream: Stream = EXAMPLE) -> Iterator[ReadLine]:
+    """Yield the lines of a whole log; a line that holds several records yields each."""
+    reader = LineReader(stream)
+    reader.see(data, 0)
+    for line in _read(data, reader):
+        yield from line.parts or (line,)
+
+
+def _read(data: bytes, reader: LineReader) -> Iterator[ReadLine]:
+    if sniff(data[:65536]) == "plain":
+        for number, (start, end) in enumerate(split(data), 1):
+            yield reader.read(data[start:end], start, number, None)
+        return
+    unwrapper = Unwrapper()
+    for record in (*unwrapper.feed(data if data.endswith(b"\n") else data + b"\n", 0), *unwrapper.close()):
+        yield reader.read(record.message, record.offset, record.number, record)
+
+
+@lru_cache(maxsize=1)
+def _signal_set() -> Any:
+    options = re2.Options()
+    options.log_errors = False
+    patterns = re2.Set.SearchSet(options)
+    for signal in SIGNALS:
+        patterns.Add(signal.pattern if isinstance(signal, Signal) else signal.opener)
+    patterns.Compile()
+    return patterns
+
+
+def _facts(lines: Sequence[ReadLine]) -> Iterator[Stated]:
+    for index, line in enumerate(lines):
+        for number in _signal_set().Match(line.message) or ():
+            signal = SIGNALS[number]
+            readings = _one_line(signal, line) if isinstance(signal, Signal) else _block(signal, lines[index:])
+            yield from (Stated(index, reading.name, reading.values) for reading in readings)
+
+
+def _one_line(signal: Signal, line: ReadLine) -> Iterable[Reading]:
+    found = compiled(signal.pattern).search(line.message)
+    return signal.read(found.groupdict(), line) if found else ()
+
+
+def _block(signal: BlockSignal, lines: Sequence[ReadLine]) -> Iterable[Reading]:
+    """Read the block that the first line opens; lines of other speakers do not belong to it."""
+    own = [line for line in lines if line.speaker == lines[0].speaker][: signal.max_lines]
+    end = next((number for number, line in enumerate(own[1:], 2) if signal.closes(line)), len(own))
+    return signal.read(own[:end])

@@ -64,12 +64,22 @@ def read_source(file: str, raw: bytes) -> Source:
         source.faults.append(Fault(file, raw[: error.start].count(b"\n") + 1, "not UTF-8; save the file as UTF-8"))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        source.faults.append(Fault(file, mark.line + 1 if mark else 0, f"not YAML: {error.problem or error.context}"))
+        source.faults.append(Fault(file, mark.line + 1 if mark else 0, f"not YAML: {error.problem or error.context}{_hint(error)}"))
     except yaml.YAMLError as error:
         source.faults.append(Fault(file, 0, f"not YAML: {error}"))
     else:
         source.data = _Walk(loader, source).value(node, ()) if node else None
     return source
+
+
+def _hint(error: yaml.MarkedYAMLError) -> str:
+    """Say what nearly always is behind the parser's words."""
+    problem = error.problem or ""
+    if "mapping values" in problem or "did not find expected key" in problem:
+        return "; text with ': ' or quotes in it goes into quotes, or under >-"
+    if "cannot start any token" in problem:
+        return "; text that begins with @, ` or a tab goes into quotes"
+    return ""
 
 
 class _Walk:
