@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from firstfault.config.secrets import read_secret
 from firstfault.errors import DeliveryError
@@ -63,6 +64,7 @@ class HttpPoster:
 
     def __init__(self, access: Access) -> None:
         self._access = access
+        self._url = _without_user(access.url)
         self._session: ClientSession | None = None
         self._tls: tuple[object, ssl.SSLContext | bool] | None = None
 
@@ -73,7 +75,7 @@ class HttpPoster:
         session, context, secret = self._open(), self._context(), self._headers()
         try:
             async with session.post(
-                self._access.url,
+                self._url,
                 data=body,
                 headers=dict(headers) | secret,
                 ssl=context,
@@ -112,10 +114,11 @@ class HttpPoster:
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
         if access.basic_auth is not None:
-            from aiohttp import BasicAuth
-
             password = read_secret(access.basic_auth.password, access.basic_auth.password_file)
-            headers["Authorization"] = BasicAuth(access.basic_auth.username, password or "", "utf-8").encode()
+            headers["Authorization"] = _basic(access.basic_auth.username, password or "")
+        elif access.url != self._url and "Authorization" not in headers:
+            parts = urlsplit(access.url)
+            headers["Authorization"] = _basic(unquote(parts.username or ""), unquote(parts.password or ""))
         return headers
 
     def _server_name(self) -> str | None:
@@ -129,6 +132,15 @@ class HttpPoster:
         if self._tls is None or self._tls[0] != files:
             self._tls = (files, tls_context(tls))
         return self._tls[1]
+
+
+def _without_user(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def _basic(user: str, password: str) -> str:
+    return "Basic " + b64encode(f"{user}:{password}".encode()).decode("ascii")
 
 
 def tls_context(tls: ClientTls) -> ssl.SSLContext:
