@@ -16,7 +16,7 @@ SNAPSHOT_VERSION = 1
 MAX_EVENTS = 100_000  # that wait for the disk
 FIRST_WAIT_SECS = 1.0
 MAX_WAIT_SECS = 60.0
-SNAPSHOT_SHARE = 20  # a snapshot that took t seconds is not taken again for 20 t, so that it costs at most a twentieth of the time
+COST_SHARE = 20  # a checkpoint that took t seconds is not repeated for 20 t, so that it costs at most a twentieth of the time
 
 
 class Happenings(Protocol):
@@ -40,6 +40,13 @@ class _Waiting:
     def count(self) -> int:
         return len(self.changes) + len(self.events)
 
+    def clear(self, whole: bool) -> None:
+        self.changes.clear()
+        self.events.clear()
+        if whole:
+            self.positions.clear()
+            self.forgotten.clear()
+
 
 class Keeper:
     """Gather one transaction's worth of work and commit it; positions travel only with the state they belong to."""
@@ -54,7 +61,7 @@ class Keeper:
         self._failures = 0
         self._retry_at = 0.0
         self._checked_at = clock.monotonic()
-        self._snapshot_cost = 0.0
+        self._cost = 0.0  # seconds of the last checkpoint
 
     def waiting(self) -> int:
         """Return how many records wait."""
@@ -89,14 +96,21 @@ class Keeper:
 
     def due(self) -> bool:
         """Tell whether a checkpoint is due."""
-        moved = self._waiting.positions or self._waiting.forgotten or self._waiting.events
-        return bool(moved) and self._clock.monotonic() - self._checked_at >= self._pause()
+        waiting = self._waiting
+        moved = waiting.positions or waiting.forgotten or waiting.count()
+        return bool(moved) and self._clock.monotonic() - self._checked_at >= max(self._checkpoint_secs, self._cost * COST_SHARE)
 
-    def commit(self, force: bool = False) -> bool:
-        """Write everything that waits; False while the store does not take it. `force` takes a snapshot whatever it costs."""
+    def commit(self) -> bool:
+        """Write changes and events now, without state and positions: a crash repeats lines, and the ledger knows what is repeated."""
+        return self._try(False, False)
+
+    def checkpoint(self, force: bool = False) -> bool:
+        """Write everything that waits together with the pipeline's state; `force` does not wait for the next try."""
+        return self._try(True, force)
+
+    def _try(self, whole: bool, force: bool) -> bool:
         if not force and self._clock.monotonic() < self._retry_at:
             return False
-        whole = force or self._failures > 0 or self._clock.monotonic() - self._checked_at >= self._snapshot_cost * SNAPSHOT_SHARE
         try:
             self._write(whole)
         except StoreError as error:
@@ -107,8 +121,7 @@ class Keeper:
         return True
 
     def _write(self, whole: bool) -> None:
-        now, waiting = self._clock.now(), self._waiting
-        started = self._clock.monotonic()
+        now, waiting, started = self._clock.now(), self._waiting, self._clock.monotonic()
         state = self._snapshot() if whole else None
         with self._store.transaction() as tx:
             tx.add_events(waiting.events.values(), now)
@@ -118,13 +131,10 @@ class Keeper:
                 tx.put_snapshot(SNAPSHOT, SNAPSHOT_VERSION, state, now)
                 tx.put_positions(waiting.positions.values(), now)
                 tx.drop_positions(waiting.forgotten)
-        waiting.changes.clear()
-        waiting.events.clear()
+        waiting.clear(whole)
         if whole:
-            waiting.positions.clear()
-            waiting.forgotten.clear()
             self._checked_at = self._clock.monotonic()
-            self._snapshot_cost = self._checked_at - started
+            self._cost = self._checked_at - started
 
     def _failed(self, error: StoreError) -> bool:
         self._happenings.store_failed(error, self._failures == 0)
@@ -142,6 +152,3 @@ class Keeper:
             self._happenings.store_noticed(f"the damaged database cannot be set aside: {error}")
         else:
             self._happenings.store_noticed(f"the damaged database was set aside as {aside} and an empty one begun: history is lost")
-
-    def _pause(self) -> float:
-        return max(self._checkpoint_secs, self._snapshot_cost * SNAPSHOT_SHARE)

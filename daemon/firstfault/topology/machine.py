@@ -1,39 +1,59 @@
-"""What the daemon asks of a pipeline, and how one is made from a configuration."""
+"""The pipeline as the daemon drives it: made from a configuration, restored from the store, listened to."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
 
-from firstfault.model import Batch, Change, Diagnosis, Event, Stream
+from firstfault.config import Config
+from firstfault.correlate.incident import Limits
+from firstfault.model import Change, Event, Observation
+from firstfault.pipeline import Pipeline, Settings
+from firstfault.rules.catalogue import RuleSet
 
 
-class Machine(Protocol):
-    """Turn bytes into changes; `firstfault.pipeline.Pipeline` is one. Used by one thread at a time."""
+class Machine(Pipeline):
+    """A pipeline whose events can be taken out, for the store and the counters."""
 
-    def feed(self, batch: Batch) -> list[Change]:
-        """Take bytes of one stream."""
-        ...
-
-    def quiet(self, stream: Stream) -> list[Change]:
-        """Take an unterminated last line as complete."""
-        ...
-
-    def advance(self, now: float) -> list[Change]:
-        """Let time pass."""
-        ...
+    def __init__(self, rules: RuleSet, settings: Settings | None = None) -> None:
+        super().__init__(rules, settings)
+        self._events: list[Event] = []
 
     def take_events(self) -> list[Event]:
         """Return the events found since the last call."""
-        ...
+        events, self._events = self._events, []
+        return events
 
-    def diagnosis(self) -> Diagnosis:
-        """Return the whole answer over everything read so far."""
-        ...
+    def use(self, rules: RuleSet, config: Config) -> None:
+        """Take over what a reload brings, without losing windows."""
+        self.correlator.limits = limits_of(config)
+        if rules.hash != self.rules.hash:
+            self.reload(rules)
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return the state that belongs to the bytes fed so far, as JSON can hold it."""
-        ...
+    def _observe(self, observations: Iterable[Observation], now: float | None) -> list[Change]:
+        seen = list(observations)
+        self._events += [one for one in seen if isinstance(one, Event)]
+        return super()._observe(seen, now)
 
-    def restore(self, snapshot: dict[str, Any]) -> None:
-        """Take a state back; ValueError where it is not usable."""
-        ...
+
+def limits_of(config: Config) -> Limits:
+    """Return the correlator's bounds as configured."""
+    incidents = config.incidents
+    return replace(
+        Limits(),
+        quiet_secs=incidents.settle_quiet_secs,
+        most_secs=incidents.settle_max_secs,
+        historic_secs=incidents.historic_after_secs,
+        close_secs=incidents.close_after_secs,
+    )
+
+
+def build(rules: RuleSet, config: Config) -> Machine:
+    """Make a pipeline; compiles the patterns, so not for the event loop."""
+    return Machine(rules, Settings(limits=limits_of(config)))
+
+
+def matcher_name(machine: Any) -> str:
+    """Say which matcher serves; the slow one is worth knowing about."""
+    return type(machine.scanner).__name__

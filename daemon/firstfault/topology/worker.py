@@ -9,14 +9,17 @@ from concurrent.futures import Future
 from typing import Any, Protocol
 
 from firstfault.clock import Clock
+from firstfault.config import Config
 from firstfault.errors import FirstFaultError
 from firstfault.model import Change, Event, Incident
+from firstfault.rules.catalogue import RuleSet
 from firstfault.sources.base import Delivery, Forget, Handover, Quiet, Read
-from firstfault.store import Position
+from firstfault.topology.border import Border
 from firstfault.topology.families import Families
 from firstfault.topology.keeper import Keeper
 from firstfault.topology.ledger import Ledger, Ruling
 from firstfault.topology.machine import Machine
+from firstfault.topology.restore import position_of
 
 TICK_SECS = 0.25
 MOST_A_TURN = 256  # deliveries between two looks at the clock
@@ -43,6 +46,7 @@ class Worker:
         keeper: Keeper,
         ledger: Ledger,
         families: Families,
+        border: Border,
         clock: Clock,
         happenings: Happenings,
         publish: Callable[[list[Ruling]], None],
@@ -52,6 +56,7 @@ class Worker:
         self._handover = handover
         self._keeper = keeper
         self._ledger = ledger
+        self._border = border
         self._clock = clock
         self._happenings = happenings
         self._publish = publish
@@ -76,6 +81,11 @@ class Worker:
         self._orders.append((what, answer))
         return answer
 
+    def use(self, rules: RuleSet, config: Config) -> None:
+        """Take over what a reload brings; call it on the pipeline's thread."""
+        self.machine.use(rules, config)
+        self.families = Families(config.jobs.families)
+
     def publish_change(self, change: Change) -> None:
         """Tell sinks of a change that a person made; call it on the pipeline's thread."""
         self._ledger.close(change)
@@ -97,7 +107,7 @@ class Worker:
             self.turn(max(0.0, min(TICK_SECS, self._next_tick - self._clock.monotonic())))
         while self.turn(0.0):
             pass
-        self._keeper.commit(force=True)
+        self._keeper.checkpoint(force=True)
         self._obey()
 
     def _take(self, changes: list[Change], wait_secs: float) -> bool:
@@ -116,10 +126,10 @@ class Worker:
         match item:
             case Read(batch, position):
                 changes = self._match(item)
-                self._keeper.moved(Position(position.stream_id, batch.stream.source, position.offset, position.to_json()))
+                self._keeper.moved(position_of(batch.stream, position))
                 return changes
             case Quiet(stream):
-                changes = self._guard(stream.source, lambda: self.machine.quiet(stream))
+                changes = self._guard(stream.source, lambda: self.machine.quiet(stream.id))
                 self._note_events(stream.source)
                 return changes
             case Forget(stream_id):
@@ -150,14 +160,16 @@ class Worker:
             return []
 
     def _settle(self, changes: list[Change]) -> None:
-        """Store first, tell then; where the store does not take it, tell all the same."""
-        rulings = [self._ledger.rule(change) for change in changes]
+        """Store first, tell then; where the store does not take it, tell all the same. A checkpoint comes last: it takes longest."""
+        rulings = [self._ledger.rule(self._border.change(change)) for change in changes]
         for ruling in rulings:
             if ruling.kept:
                 self._keeper.changed(ruling.change, self.families.of(ruling.change.incident.key.job))
-        if rulings or self._keeper.due():
+        if rulings:
             self._keeper.commit()
-        self._tell([ruling for ruling in rulings if ruling.told != "nothing"])
+            self._tell([ruling for ruling in rulings if ruling.told != "nothing"])
+        if self._keeper.due():
+            self._keeper.checkpoint()
 
     def _tell(self, rulings: list[Ruling]) -> None:
         if not rulings:

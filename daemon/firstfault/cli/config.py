@@ -1,0 +1,62 @@
+"""The command `firstfault config`: check and show the configuration, print its schema and reference."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the sub-commands."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    check = actions.add_parser("check", help="load a configuration and list every fault by file and line")
+    check.add_argument("file", nargs="?", type=Path, metavar="FILE", help="configuration file; without it: environment alone")
+    show = actions.add_parser("show", help="print the configuration; secrets are hidden")
+    show.add_argument("file", nargs="?", type=Path, metavar="FILE", help="configuration file; without it: environment alone")
+    show.add_argument("--resolved", action="store_true", help="with defaults, and where each value comes from")
+    actions.add_parser("schema", help="print the JSON schema for editors")
+    actions.add_parser("reference", help="print every option as Markdown")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Carry out the sub-command."""
+    return {"check": _check, "show": _show, "schema": _schema, "reference": _reference}[args.action](args)
+
+
+def _check(args: argparse.Namespace) -> int:
+    from firstfault.config import load
+    from firstfault.reload import load_rules
+
+    config = load(args.file, os.environ).config
+    if config.web.config_file:
+        from firstfault.web.security import read_web_file, tls_context
+
+        server = read_web_file(config.web.config_file).tls_server_config
+        if server:
+            tls_context(server)
+    rules = load_rules(config)
+    print(f"{args.file or 'environment'}: fine; {len(config.sources.files)} sources, {len(rules.entries)} entries", file=sys.stderr)
+    return 0
+
+
+def _show(args: argparse.Namespace) -> int:
+    from firstfault.config import load, show
+
+    print(show(load(args.file, os.environ), args.resolved), end="")
+    return 0
+
+
+def _schema(args: argparse.Namespace) -> int:
+    from firstfault.config import json_schema
+
+    print(json_schema(), end="")
+    return 0
+
+
+def _reference(args: argparse.Namespace) -> int:
+    from firstfault.config import reference
+
+    print(reference(), end="")
+    return 0

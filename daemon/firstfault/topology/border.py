@@ -1,0 +1,49 @@
+"""What leaves the pipeline: log text is covered here once, before store, sinks and pages see it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import re2
+
+from firstfault.model import Attempt, Change, Incident
+from firstfault.store.codec import from_plain, to_plain
+from firstfault.store.cover import Cover, covered
+from firstfault.text.redact import redact
+
+HIDDEN = "<hidden>"
+
+
+def make_cover(patterns: Sequence[str]) -> Cover:
+    """Return a function that covers the usual secrets and what the operator's own patterns match."""
+    own: list[Any] = [re2.compile(pattern) for pattern in patterns]
+
+    def cover(text: str) -> str:
+        text = redact(text)[0]
+        for pattern in own:
+            text = pattern.sub(HIDDEN, text)
+        return text
+
+    return cover
+
+
+class Border:
+    """Cover everything that leaves."""
+
+    def __init__(self, cover: Cover) -> None:
+        self.cover = cover
+
+    def change(self, change: Change) -> Change:
+        """Return a change whose texts are covered."""
+        return replace(change, incident=self.incident(change.incident), before=change.before and self.incident(change.before))
+
+    def incident(self, incident: Incident) -> Incident:
+        """Return an incident whose texts are covered."""
+        return from_plain(Incident, covered(to_plain(incident), self.cover))
+
+    def attempt(self, attempt: Attempt) -> Attempt:
+        """Return an attempt whose texts are covered."""
+        context = {name: self.cover(value) for name, value in attempt.context.items()}
+        return replace(attempt, incidents=tuple(self.incident(one) for one in attempt.incidents), context=context)

@@ -1,0 +1,406 @@
+"""The daemon's life: restore, serve, read, and stop without losing anything."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
+from typing import IO, Any
+
+from firstfault import __version__
+from firstfault.clock import Clock, SystemClock
+from firstfault.config import Loaded
+from firstfault.errors import StoreError
+from firstfault.model import Attempt, Change, Incident
+from firstfault.reload import Refusal, load_rules, read_again
+from firstfault.render.terminal import paragraph
+from firstfault.rules.catalogue import RuleSet
+from firstfault.sinks.advice import advice_for
+from firstfault.sinks.alertmanager import AlertmanagerSink, from_config
+from firstfault.sinks.console import ConsoleSink
+from firstfault.sinks.words import iso
+from firstfault.sources.base import Handover, Source
+from firstfault.store import IncidentFilter, Store, folder, people
+from firstfault.store.retention import prune
+from firstfault.telemetry import Telemetry, configure_logging
+from firstfault.topology.border import Border, make_cover
+from firstfault.topology.families import Families
+from firstfault.topology.feeds import make_sources, source_status
+from firstfault.topology.keeper import Keeper
+from firstfault.topology.ledger import Ledger, Ruling
+from firstfault.topology.machine import matcher_name
+from firstfault.topology.notify import sd_notify
+from firstfault.topology.outlets import Aside, Outlet, Pager
+from firstfault.topology.restore import Restored, restore
+from firstfault.topology.worker import Worker
+from firstfault.web.app import build_app
+from firstfault.web.server import WebServer
+from firstfault.web.site import Reloaded, Site, Told
+
+ALERTS = "alertmanager"
+ALERTS_VERSION = 1
+PRUNE_SECS = 600.0
+MEASURE_SECS = 1.0
+SAVE_ALERTS_SECS = 0.5
+ANSWER_SECS = 5.0
+ATTEMPTS_FRESH_SECS = 2.0
+RETELL_SECS = 86_400.0  # incidents that ended this lately are told again after a restart, lest an alert outlive its end
+
+
+class Daemon:
+    """Everything of one `firstfault run`. Call `run` once."""
+
+    def __init__(
+        self,
+        load_config: Callable[[], Loaded],
+        loaded: Loaded,
+        telemetry: Telemetry,
+        out: IO[str] | None = None,
+        environ: Mapping[str, str] = os.environ,
+        clock: Clock | None = None,
+    ) -> None:
+        self.config = loaded.config
+        self.url = ""
+        self._load_config = load_config
+        self._loaded = loaded
+        self._telemetry = telemetry
+        self._out = out
+        self._environ = environ
+        self._clock = clock or SystemClock()
+        self._stop = asyncio.Event()
+        self._why = ""
+        self._started_at = self._clock.now()
+        self._starting: str | None = "starting"
+        self._tasks: list[asyncio.Task[None]] = []
+        self._sources: list[Source] = []
+        self._attempts: tuple[float, tuple[Attempt, ...]] = (float("-inf"), ())
+        self._alerts_dirty = False
+        self._reloading = asyncio.Lock()
+        self._console: Outlet | None = None
+
+    async def run(self) -> None:
+        """Work until asked to stop."""
+        self._loop = asyncio.get_running_loop()
+        self._border = Border(make_cover(self.config.redaction.patterns))
+        self._store = Store.open(self.config.store.path or folder.state_dir(self._environ), self._border.cover)
+        try:
+            await self._open()
+        finally:
+            with suppress(OSError):
+                folder.remove_beacon(self._store.folder)
+            self._store.close()
+
+    def stop(self, why: str) -> None:
+        """Ask for an orderly stop; asked twice, the process ends at once (SQLite and the next start cope with that)."""
+        if self._stop.is_set():
+            os._exit(130 if why == "SIGINT" else 143)
+        self._why = why
+        self._stop.set()
+
+    async def reload(self) -> Reloaded:
+        """Load configuration and rules again; all of it or nothing."""
+        async with self._reloading:
+            try:
+                fresh = await asyncio.to_thread(read_again, self._load_config, self.config)
+            except Refusal as refusal:
+                if refusal.config:
+                    self._telemetry.config_refused(refusal.config)
+                if refusal.rules:
+                    self._telemetry.rules_refused(refusal.rules)
+                return Reloaded(False, refusal.faults)
+            await self._take_over(fresh.loaded, fresh.rules)
+            if fresh.kept:
+                self._telemetry.kept_until_restart(fresh.kept)
+            return Reloaded(True, (), fresh.kept)
+
+    # Start
+
+    async def _open(self) -> None:
+        self._rules = await asyncio.to_thread(load_rules, self.config)
+        self._telemetry.config_loaded(str(self._loaded.path) if self._loaded.path else None)
+        self._telemetry.rules_loaded(self._rules)
+        self._families = Families(self.config.jobs.families)
+        server = WebServer(self.config.web.listen, self.config.web.config_file, self._telemetry.config_refused)
+        try:
+            await server.start(build_app(self._site(server), server.guard))
+            self.url = server.url
+            self._starting = "state is being restored"
+            await self._restore()
+            await self._work(server)
+        finally:
+            await server.stop()
+
+    async def _restore(self) -> None:
+        restored: Restored = await asyncio.to_thread(restore, self._store, self._rules, self.config)
+        self._notices()
+        self._positions = restored.positions
+        self._handover = Handover(self.config.limits.queue_bytes)
+        self._ledger = Ledger(self._look_up, lambda name: self._store.ack(name) is not None)
+        self._ledger.restore([record.incident for record in self._store.active()])
+        machine = restored.machine
+        self._keeper = Keeper(
+            self._store, lambda: self._worker.machine.snapshot(), self._clock, self._telemetry, self.config.store.checkpoint_secs
+        )
+        self._worker = Worker(
+            machine, self._handover, self._keeper, self._ledger, self._families, self._border, self._clock, self._telemetry, self._publish
+        )
+        self._telemetry.incidents_open(self._ledger.active())
+
+    async def _work(self, server: WebServer) -> None:
+        await self._start_sinks()
+        with suppress(OSError):  # a full disk: commands then need --url
+            folder.write_beacon(self._store.folder, self.url)
+        self._worker.start()
+        self._sources = make_sources(self.config, self._handover, self._telemetry, self._clock)
+        for source in self._sources:
+            source.start(self._positions.get(source.name, []))
+        self._starting = None
+        self._telemetry.started(self.url, str(self._store.folder), len(self._rules.entries))
+        self._telemetry.became_ready()
+        sd_notify(f"READY=1\nSTATUS=following logs, {self.url}", self._environ)
+        for work in (self._measure, self._forget_old, self._save_alerts):
+            self._tasks.append(asyncio.create_task(self._forever(work), name=work.__name__))
+        with self._signals():
+            await self._stop.wait()
+        await self._close()
+
+    async def _start_sinks(self) -> None:
+        """Serve sinks before sources: what was open is told again first, so that no alert runs out while we read."""
+        self._pager = Pager(self._make_alertmanager, self._telemetry, self._mark_alerts)
+        self._pager.start(self.config.alertmanager, self._store.snapshot(ALERTS, ALERTS_VERSION))
+        for change in self._told_before():
+            self._pager.tell(change)
+        await self._pager.told(5.0)
+        self._pager.serve()
+        if self._out is not None:
+            sink = ConsoleSink(self._out, lambda change: paragraph(change, self._rules), self._telemetry)
+            self._console = Outlet(Aside(sink), self._telemetry)
+            self._console.start()
+
+    def _told_before(self) -> list[Change]:
+        """Return the latest state of every incident that may still have an alert: the board may lack what happened last before a crash."""
+        now = self._clock.now()
+        recent = self._store.incidents(IncidentFilter(since=now - RETELL_SECS, limit=1000))
+        records = {record.incident.id: record.incident for record in [*recent, *self._store.active()]}
+        return [Change("updated", one, now) for one in records.values()]
+
+    def _make_alertmanager(self, config: Any) -> AlertmanagerSink:
+        for target in config.targets:
+            self._telemetry.alertmanager_configured(target.url)
+        return from_config(config, self._external_url(), lambda one: advice_for(one, self._rules), self._clock, self._telemetry)
+
+    def _notices(self) -> None:
+        for notice in self._store.notices:
+            self._telemetry.store_noticed(notice)
+        self._store.notices.clear()
+
+    # Changes
+
+    def _publish(self, rulings: list[Ruling]) -> None:
+        """Take changes over from the pipeline's thread."""
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._tell, rulings)
+
+    def _tell(self, rulings: list[Ruling]) -> None:
+        for ruling in rulings:
+            self._pager.tell(ruling.change)
+            if ruling.told == "news" and self._console is not None:
+                self._console.tell(ruling.change)
+
+    def _mark_alerts(self) -> None:
+        self._alerts_dirty = True
+
+    def _look_up(self, name: str) -> Incident | None:
+        try:
+            record = self._store.incident(name)
+        except StoreError:
+            return None  # unreadable: better told twice than never
+        return record.incident if record else None
+
+    # Reload
+
+    async def _take_over(self, loaded: Loaded, rules: RuleSet) -> None:
+        new, old = loaded.config, self.config
+        await asyncio.wrap_future(self._worker.ask(functools.partial(self._worker.use, rules, new)))
+        self._loaded, self.config, self._rules = loaded, new, rules
+        self._telemetry.config_loaded(str(loaded.path) if loaded.path else None)
+        self._telemetry.rules_loaded(rules)
+        self._families = self._worker.families
+        if new.log != old.log:
+            configure_logging(new.log.level, new.log.format)
+        if new.alertmanager != old.alertmanager:
+            await self._pager.replace(new.alertmanager)
+
+    # Stop
+
+    async def _close(self) -> None:
+        self._telemetry.stopping(self._why)
+        self._starting = "stopping"
+        sd_notify("STOPPING=1", self._environ)
+        deadline = time.monotonic() + self.config.limits.shutdown_secs
+        # A quarter for reading what is there, the rest for matching and delivering it.
+        await asyncio.gather(*(asyncio.to_thread(source.stop, self.config.limits.shutdown_secs / 4) for source in self._sources))
+        self._handover.close()
+        await asyncio.to_thread(self._worker.stop, max(0.1, deadline - time.monotonic()))
+        await asyncio.sleep(0)  # changes of the last round are on their way to the loop
+        if self._console:
+            await self._console.drain(max(0.1, min(2.0, deadline - time.monotonic())))
+            await self._console.stop()
+        await self._pager.stop(max(0.1, min(5.0, deadline - time.monotonic())))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        with suppress(StoreError):
+            await asyncio.to_thread(self._write_alerts)
+        self._telemetry.stopped(self._handover.depth()[1])
+
+    # Chores
+
+    async def _forever(self, work: Callable[[], Awaitable[float]]) -> None:
+        """Repeat a chore; a fault in it is told and the chore goes on."""
+        while True:
+            try:
+                pause = await work()
+            except StoreError as error:
+                self._telemetry.store_failed(error, False)
+                pause = 10.0
+            except Exception as error:
+                self._telemetry.failed(work.__name__.strip("_"), error)
+                pause = 10.0
+            await asyncio.sleep(pause)
+
+    async def _measure(self) -> float:
+        self._telemetry.queue_filled(self._handover.depth()[1], self.config.limits.queue_bytes)
+        size = await asyncio.to_thread(self._store.size_bytes)
+        self._telemetry.store_measured(size, self._keeper.waiting())
+        before = self._loop.time()
+        await asyncio.sleep(MEASURE_SECS)
+        self._telemetry.loop_lagged(max(0.0, self._loop.time() - before - MEASURE_SECS))
+        return 0.0
+
+    async def _forget_old(self) -> float:
+        store = self.config.store
+        rows = await asyncio.to_thread(prune, self._store, self._clock.now(), store.retention_secs, store.retention_bytes)
+        if rows:
+            self._telemetry.store_pruned(rows)
+        return PRUNE_SECS
+
+    async def _save_alerts(self) -> float:
+        if self._alerts_dirty:
+            self._alerts_dirty = False
+            try:
+                await asyncio.to_thread(self._write_alerts)
+            except StoreError:
+                self._alerts_dirty = True
+                raise
+        return SAVE_ALERTS_SECS
+
+    def _write_alerts(self) -> None:
+        snapshot = self._pager.snapshot()
+        if snapshot is not None:
+            with self._store.transaction() as tx:
+                tx.put_snapshot(ALERTS, ALERTS_VERSION, snapshot, self._clock.now())
+
+    # What the web server asks
+
+    def _site(self, server: WebServer) -> Site:
+        telemetry = self._telemetry
+        told = Told(telemetry.acknowledged, telemetry.feedback_given, telemetry.fix_declared, telemetry.fix_withdrawn, telemetry.failed)
+        return Site(
+            store=self._store,
+            registry=telemetry.registry,
+            clock=self._clock,
+            rules=lambda: self._rules,
+            not_ready=self._not_ready,
+            status=self._status,
+            attempts=self._current_attempts,
+            reload=self.reload,
+            acknowledge=self._acknowledge,
+            family=lambda job: self._families.of(job),
+            told=told,
+            lifecycle=self.config.web.lifecycle,
+            external_url=self.config.web.external_url or "",
+            headers=server.headers,
+        )
+
+    def _not_ready(self) -> str | None:
+        if self._starting is not None:
+            return self._starting
+        dead = [source.name for source in self._sources if not source.status().running]
+        return f"source {dead[0]} does not run" if dead else None
+
+    async def _acknowledge(self, name: str, who: str, note: str) -> Change | None:
+        def work() -> Change | None:
+            self._keeper.commit()  # what is known of the incident goes first, or it would later overwrite this
+            change = people.acknowledge(self._store, name, who, note, self._clock.now())
+            if change is not None:
+                self._worker.publish_change(change)
+            return change
+
+        return await asyncio.wrap_future(self._worker.ask(work))
+
+    async def _current_attempts(self) -> tuple[Attempt, ...]:
+        asked, known = self._attempts
+        if self._starting is not None or self._loop.time() - asked < ATTEMPTS_FRESH_SECS:
+            return known
+        answer = asyncio.wrap_future(self._worker.ask(lambda: tuple(map(self._border.attempt, self._worker.machine.attempts()))))
+        with suppress(TimeoutError):
+            self._attempts = (self._loop.time(), await asyncio.wait_for(answer, ANSWER_SECS))
+        return self._attempts[1]
+
+    def _status(self) -> dict[str, Any]:
+        waiting = self._handover.depth() if self._starting is None else (0, 0)
+        return {
+            "version": __version__,
+            "started_at": iso(self._started_at),
+            "ready": self._not_ready() is None,
+            "not_ready": self._not_ready(),
+            "config": str(self._loaded.path) if self._loaded.path else None,
+            "rules": {"entries": len(self._rules.entries), "hash": self._rules.hash},
+            "matcher": matcher_name(self._worker.machine) if self._starting is None else None,
+            "sources": [source_status(source.status()) for source in self._sources],
+            "queue": {"items": waiting[0], "bytes": waiting[1], "capacity_bytes": self.config.limits.queue_bytes},
+            "store": {"folder": str(self._store.folder), "records_waiting": self._keeper.waiting() if self._starting is None else 0},
+            "sinks": self._sinks_waiting() if self._starting is None else {},
+        }
+
+    def _sinks_waiting(self) -> dict[str, int]:
+        console = {self._console.name: self._console.waiting()} if self._console else {}
+        return console | {ALERTS: self._pager.waiting()}
+
+    def _external_url(self) -> str:
+        return self.config.web.external_url or self.url
+
+    # Signals
+
+    def _signals(self) -> _Signals:
+        return _Signals(self._loop, self.stop, lambda: self._keep(self.reload()))
+
+    def _keep(self, work: Coroutine[Any, Any, Any]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.append(task)
+        task.add_done_callback(self._tasks.remove)
+
+
+class _Signals:
+    """SIGTERM and SIGINT stop, SIGHUP reloads, while the block lasts."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, stop: Callable[[str], None], reload: Callable[[], None]) -> None:
+        self._loop = loop
+        self._actions: dict[signal.Signals, Callable[[], None]] = {
+            signal.SIGTERM: lambda: stop("SIGTERM"),
+            signal.SIGINT: lambda: stop("SIGINT"),
+            signal.SIGHUP: reload,
+        }
+
+    def __enter__(self) -> None:
+        for number, action in self._actions.items():
+            with suppress(ValueError, RuntimeError):  # not the main thread: whoever runs us there calls stop and reload
+                self._loop.add_signal_handler(number, action)
+
+    def __exit__(self, *_: object) -> None:
+        """Keep the handlers: a second signal during the stop must still end at once."""
