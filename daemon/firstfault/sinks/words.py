@@ -80,8 +80,8 @@ def percent(share: float) -> str:
 
 
 def shown(text: str) -> str:
-    """Make log text safe to show: secrets covered, control characters gone."""
-    return _CONTROLS.sub("", redact(text)[0])
+    """Make log text safe to show: secrets covered, control characters gone, and valid Unicode (file names may hold lone surrogates)."""
+    return _CONTROLS.sub("", redact(text)[0]).encode("utf-8", "replace").decode()
 
 
 def flat(text: str) -> str:
@@ -105,7 +105,8 @@ def clip_bytes(text: str, most: int) -> str:
 
 def place(line: Line) -> str:
     """Say where a line stands: file:number."""
-    return f"{line.source}:{line.number}" if line.number else line.source
+    source = shown(line.source)
+    return f"{source}:{line.number}" if line.number else source
 
 
 def evidence_lines(incident: Incident) -> tuple[Line, ...]:
