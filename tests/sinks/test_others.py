@@ -156,7 +156,7 @@ async def test_a_courier_repeats_in_order_and_tells_how_it_ended() -> None:
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
 
-    courier = Courier(sink, told, lambda one, delivered: done.append((one.incident.id, delivered)), sleep=sleep)
+    courier = Courier(sink, lambda one, delivered: done.append((one.incident.id, delivered)), told, sleep=sleep)
     task = asyncio.create_task(courier.run())
     await courier.put(change(id="a"))
     await courier.put(change(id="b"))
@@ -170,7 +170,7 @@ async def test_a_courier_repeats_in_order_and_tells_how_it_ended() -> None:
 
 async def test_a_full_courier_makes_its_giver_wait() -> None:
     """The queue is bounded; back pressure, not loss."""
-    courier = Courier(Stubborn(), Silence(), most=1)
+    courier = Courier(Stubborn(), most=1)
     await courier.put(change())
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(courier.put(change()), 0.05)

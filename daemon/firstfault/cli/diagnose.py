@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from firstfault.errors import FirstFaultError, UsageError
+from firstfault.errors import UsageError
 
 if TYPE_CHECKING:
     from firstfault.model import Batch, Diagnosis
     from firstfault.rules.catalogue import RuleSet
 
-EXIT_NOTHING, EXIT_NAMED, EXIT_USAGE, EXIT_UNDETERMINED = 0, 1, 2, 3
+EXIT_NOTHING, EXIT_NAMED, EXIT_UNDETERMINED = 0, 1, 3  # 2: bad usage, configuration or input, as every command
 _EPILOG = """\
 exit codes: 0 no failure found, 1 a failure found and its initiator (or scope) named, 3 a failure found but undetermined,
 2 bad usage, configuration or input
@@ -38,11 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Diagnose and print; data on standard output, progress and complaints on standard error."""
-    try:
-        diagnosis, rules = diagnose(args)
-    except FirstFaultError as error:
-        print(f"firstfault diagnose: {error}", file=sys.stderr)
-        return EXIT_USAGE
+    diagnosis, rules = diagnose(args)
     try:
         write(diagnosis, rules, args.format, sys.stdout)
         sys.stdout.flush()

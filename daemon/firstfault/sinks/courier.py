@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from firstfault.model import Change
-from firstfault.sinks.base import Happenings, Refused, Sink, TryAgain
+from firstfault.sinks.base import Happenings, Refused, Silence, Sink, TryAgain
 
 Done = Callable[[Change, bool], None]
 
@@ -18,13 +18,13 @@ class Courier:
     def __init__(
         self,
         sink: Sink,
-        happenings: Happenings,
         done: Done | None = None,
+        happenings: Happenings | None = None,
         most: int = 1000,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.sink = sink
-        self._happenings = happenings
+        self._happenings = happenings or Silence()
         self._done = done  # called with the change and whether it was delivered, so that an outbox can forget it
         self._queue: asyncio.Queue[Change] = asyncio.Queue(most)
         self._sleep = sleep
