@@ -15,10 +15,10 @@ def at(seconds: float | None, precision: float = 0.001, source: str = "line") ->
     return Stamp() if seconds is None else Stamp(1_800_000_000.0 + seconds, source, precision, True)  # type: ignore[arg-type]
 
 
-def fact(name: str, who: Who | None = None, when: float | None = None, stream: str = "s", job: JobKey = JOB, **values: Any) -> Fact:
+def fact(kind: str, /, who: Who | None = None, when: float | None = None, stream: str = "s", job: JobKey = JOB, **values: Any) -> Fact:
     number = next(_numbers)
-    line = Line(f"{stream}.log", number, f"{name} {values}", stream, number)
-    return Fact(f"{stream}@{number}/{name}", name, job, who or Who(), at(when), stream, number, values, line)
+    line = Line(f"{stream}.log", number, f"{kind} {values}", stream, number)
+    return Fact(f"{stream}@{number}/{kind}", kind, job, who or Who(), at(when), stream, number, values, line)
 
 
 def event(
@@ -42,4 +42,6 @@ def progress(who: Who, steps: list[tuple[float, float]], stream: str = "s", job:
     stamps = tuple((step, 1_800_000_000.0 + when) for step, when in steps)
     first, last = (at(steps[0][1]), at(steps[-1][1])) if steps else (Stamp(), Stamp())
     step = steps[-1][0] if steps else None
-    return Progress(f"{stream}@{number}/progress", job, who, stream, first, last, max(1, len(steps)), None, step, last, stamps, values, number)
+    return Progress(
+        f"{stream}@{number}/progress", job, who, stream, first, last, max(1, len(steps)), None, step, last, stamps, values, number
+    )

@@ -27,7 +27,10 @@ def test_a_rank_that_starts_again_begins_an_attempt_for_all():
         event("disk-full", Who(rank=0), when=90.0),
     ]
     parts = cut(seen)
-    assert [[o.fingerprint for o in part.observations if hasattr(o, "fingerprint")] for part in parts] == [["cuda-out-of-memory"], ["disk-full"]]
+    assert [[o.fingerprint for o in part.observations if hasattr(o, "fingerprint")] for part in parts] == [
+        ["cuda-out-of-memory"],
+        ["disk-full"],
+    ]
 
 
 def test_a_start_printed_twice_by_one_process_is_no_restart():
@@ -38,9 +41,12 @@ def test_a_start_printed_twice_by_one_process_is_no_restart():
 
 def test_agents_that_count_attempts_differently_are_aligned_by_time():
     """Node b's attempt_0 was overwritten by its second launch: by time it belongs with node a's attempt_1."""
+
     def file(node, hint, stream, when):
         job = replace(JOB, attempt=hint)
-        return replace(progress(Who(rank=0 if node == "a" else 1, local_rank=0, node=node), [], stream, job), first=at(when), last=at(when + 5))
+        return replace(
+            progress(Who(rank=0 if node == "a" else 1, local_rank=0, node=node), [], stream, job), first=at(when), last=at(when + 5)
+        )
 
     seen = [file("a", 0, "a0", 0.0), file("a", 1, "a1", 60.0), file("b", 0, "b0", 62.0), file("b", 1, "b1", 120.0)]
     placed = {o.stream: part.number for part in cut(seen) for o in part.observations}

@@ -31,7 +31,9 @@ def test_contradictions_are_kept_and_answer_nobody():
 
 def test_a_pid_leads_over_its_local_rank_to_the_global_rank():
     """The agent prints pid and local rank in one line and local and global rank in another."""
-    roster = Roster.build([fact("exit", Who(local_rank=2, pid=70, node="a"), code=-9), fact("binding", Who(rank=6, local_rank=2, node="a"))])
+    roster = Roster.build(
+        [fact("exit", Who(local_rank=2, pid=70, node="a"), code=-9), fact("binding", Who(rank=6, local_rank=2, node="a"))]
+    )
     assert roster.resolve(Who(pid=70, node="a")) == of_rank(6)
 
 
@@ -46,7 +48,10 @@ def test_ranks_of_the_whole_jobs_communicator_are_global_and_of_a_split_one_are_
 
 def test_an_agents_block_makes_pod_and_host_one_machine():
     """The pod's file holds one agent that prints another host name: both are one node."""
-    seen = [progress(Who(rank=2, node="pod-1"), [(1, 0)], "pod-1"), fact("binding", Who(rank=2, node="gpu-7"), stream="pod-1", by="torchelastic-block")]
+    seen = [
+        progress(Who(rank=2, node="pod-1"), [(1, 0)], "pod-1"),
+        fact("binding", Who(rank=2, node="gpu-7"), stream="pod-1", by="torchelastic-block"),
+    ]
     roster = Roster.build(seen)
     assert roster.node("pod-1") == roster.node("gpu-7")
 

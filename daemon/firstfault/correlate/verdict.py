@@ -18,6 +18,7 @@ from firstfault.model import Candidate, Clue, Collateral, Event, Fact, Line, Sco
 NAME_ABOVE = 0.6  # share of the probability from which a name is given
 EXTERNAL_BELOW = 3.0  # an own cause at least this strong makes a later stop from outside a consequence
 TOGETHER = 0.3  # suspects of one finding within this many log-odds are named together
+_COMPLAINTS = ("collective-timeout", "collective-wait", "peer-lost", "barrier-missing", "desync")
 _MOST_CANDIDATES = 8
 _MOST_CLUES = 24
 
@@ -69,9 +70,9 @@ def failed(window: Window, findings: list[Finding]) -> bool:
         return False
     if any(finding.weight > 0 and finding.kind not in ("report", "named-by-peers") for finding in findings):
         return True
-    if window.facts("collective-timeout", "desync") or _lasting_nan(window):
+    if _lasting_nan(window) or any(_counts(window, event) for event in window.events):
         return True
-    return any(_counts(window, event) for event in window.events) or _waits_unanswered(window)
+    return any(_unanswered(window, fact) for fact in window.facts(*_COMPLAINTS))
 
 
 def _ended_well(window: Window) -> bool:
@@ -100,8 +101,14 @@ def _went_on(window: Window, suspect: Suspect, event: Event) -> bool:
     return went_on(window, suspect, event)
 
 
-def _waits_unanswered(window: Window) -> bool:
-    return any(dossier.waits and not dossier.finishes for dossier in window.processes.values())
+def _unanswered(window: Window, fact: Fact) -> bool:
+    """Tell whether a complaint was the end of its speaker: no later step, no good end after it."""
+    suspect = window.who(fact)
+    if suspect is None:
+        return True
+    dossier = window.dossiers[suspect]
+    finished = any(one.stream != fact.stream or one.offset > fact.offset for one in dossier.finishes)
+    return not finished and window.steps_after(suspect, fact) < 2
 
 
 def _lasting_nan(window: Window) -> bool:
@@ -309,8 +316,7 @@ def _loudest(window: Window) -> str:
 
 def _decision(window: Window, findings: list[Finding], verdict: Verdict, fingerprint: str) -> Decision:
     clues = _clues(window, findings, verdict)
-    scales = weigh(window, findings)
-    candidates = _candidates(scales)
+    candidates = _candidates(weigh(window, findings))
     complete = Verdict(
         verdict.scope,
         verdict.ranks,

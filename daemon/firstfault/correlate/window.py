@@ -184,7 +184,7 @@ class Window:
 
     # order
 
-    def steps_after(self, suspect: Suspect, event: Event) -> int:
+    def steps_after(self, suspect: Suspect, event: Event | Fact) -> int:
         """Count the steps that a speaker certainly made after an event: by its clock, beyond what the stamp leaves open."""
         dossier = self.dossiers[suspect]
         later: set[float] = set()

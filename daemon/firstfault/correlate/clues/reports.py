@@ -24,16 +24,18 @@ def findings(window: Window) -> Iterator[Finding]:
 
 
 def _lists(window: Window) -> Iterator[Finding]:
+    """A list of ranks that themselves wrote a list is void: they arrived, and only did not answer their fellows any more."""
     seen: set[tuple[int, ...]] = set()
-    for fact in [*window.facts("desync"), *window.facts("barrier-missing")]:
+    reports = [*window.facts("desync"), *window.facts("barrier-missing")]
+    authors = {author.rank for author in map(window.who, reports) if author is not None and author.rank is not None}
+    for fact in reports:
         ranks = tuple(sorted(fact.values.get("missing") or fact.values.get("ranks") or ()))
-        if ranks and ranks not in seen and not _whole(window, ranks):
+        if ranks and ranks not in seen and not _whole(window, ranks) and not authors.issuperset(ranks):
             seen.add(ranks)
             suspects = tuple(of_rank(rank) for rank in ranks)
-            name = "report-list" if fact.name == "desync" or _author_collects(window, fact) else "peer-weak"
             yield Finding(
                 "report",
-                name,
+                "report-list",
                 suspects,
                 f"a report lists {labels(suspects)} as absent",
                 lines_of(fact),
@@ -44,13 +46,6 @@ def _lists(window: Window) -> Iterator[Finding]:
 def _whole(window: Window, ranks: tuple[int, ...]) -> bool:
     """A list of nearly everybody says that its author is alone, not who is guilty."""
     return len(ranks) > 1 and 2 * len(ranks) > len(window.ranks_known)
-
-
-def _author_collects(window: Window, fact: Fact) -> bool:
-    """Only the collecting side of a barrier knows who is absent; others only know that the collector did not answer."""
-    author = window.who(fact)
-    ranks = fact.values.get("ranks") or ()
-    return author is None or author.rank is None or author.rank not in ranks
 
 
 def _lagging(window: Window) -> Iterator[Finding]:
