@@ -40,8 +40,20 @@ class Fake:
         """Have nothing to close."""
 
 
-def webhook(fake: Fake, secret: Secret | None = None) -> WebhookSink:
-    return WebhookSink("hook", fake, lambda one: json.dumps({"kind": one.kind}).encode(), secret or Secret(), ManualClock(AT))
+class Told(Silence):
+    """Remember what could not be delivered."""
+
+    def __init__(self) -> None:
+        self.failed: list[tuple[str, bool]] = []
+
+    def delivery_failed(self, sink: str, reason: str, detail: str, final: bool) -> None:
+        self.failed.append((reason, final))
+
+
+def webhook(fake: Fake, secret: Secret | None = None, told: Told | None = None) -> WebhookSink:
+    return WebhookSink(
+        "hook", fake, lambda one: json.dumps({"kind": one.kind}).encode(), secret or Secret(), ManualClock(AT), told or Silence()
+    )
 
 
 async def test_a_webhook_is_signed_so_that_its_receiver_can_check_it() -> None:
@@ -82,15 +94,19 @@ async def test_a_webhook_without_secret_sends_no_signature() -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 404, 410, 422])
 async def test_a_webhook_takes_no_for_an_answer(status: int) -> None:
-    """A 4xx is final for this change."""
-    assert await webhook(Fake(status)).deliver(change()) == Refused(f"{status} told")
+    """A 4xx is final for this change, and counted as such."""
+    told = Told()
+    assert await webhook(Fake(status), told=told).deliver(change()) == Refused(f"http_{status}")
+    assert told.failed == [(f"http_{status}", True)]
 
 
 async def test_a_webhook_asks_for_growing_patience() -> None:
     """5xx, 429 and no answer are tried again, later each time, and success resets the wait."""
-    sink = webhook(Fake(500, 429, "refused", 200, 503))
+    told = Told()
+    sink = webhook(Fake(500, 429, "refused", 200, 503), told=told)
     answers = [await sink.deliver(change()) for _ in range(5)]
     assert [one.after_secs if isinstance(one, TryAgain) else 0 for one in answers] == [1, 2, 4, 0, 1]
+    assert told.failed == [("http_500", False), ("http_429", False), ("unreachable", False), ("http_503", False)]
 
 
 async def test_a_repeat_carries_the_same_delivery_id() -> None:
@@ -107,17 +123,17 @@ async def test_a_repeat_carries_the_same_delivery_id() -> None:
 async def test_the_console_writes_a_paragraph_a_change() -> None:
     """Each change ends with exactly one line end and is flushed at once."""
     out = io.StringIO()
-    await ConsoleSink(out, lambda one: f"{one.kind}\n\n").deliver(change())
+    await ConsoleSink(out, lambda one: f"{one.kind}\n\n", Silence()).deliver(change())
     assert out.getvalue() == "settled\n"
 
 
 async def test_a_closed_pipe_stops_nothing() -> None:
-    """Whoever read along went away: the daemon goes on."""
-    out = io.StringIO()
-    sink = ConsoleSink(out, lambda one: one.kind)
+    """Whoever read along went away: it is told once and the daemon goes on."""
+    out, told = io.StringIO(), Told()
+    sink = ConsoleSink(out, lambda one: one.kind, told)
     out.close()
-    assert isinstance(await sink.deliver(change()), Refused)
-    assert isinstance(await sink.deliver(change()), Refused)
+    assert [await sink.deliver(change()) for _ in range(2)] == [Refused("closed")] * 2
+    assert told.failed == [("closed", True)]
 
 
 class Stubborn:
@@ -134,38 +150,24 @@ class Stubborn:
         return self.answers.pop(0)
 
 
-class Told(Silence):
-    """Remember retries and refusals."""
-
-    def __init__(self) -> None:
-        self.retries: list[float] = []
-        self.refused: list[str] = []
-
-    def sink_retries(self, sink: str, reason: str, after_seconds: float) -> None:
-        self.retries.append(after_seconds)
-
-    def sink_refused(self, sink: str, change: Change, reason: str) -> None:
-        self.refused.append(change.incident.id)
-
-
 async def test_a_courier_repeats_in_order_and_tells_how_it_ended() -> None:
     """What may come later is repeated before the next change; what is refused is told and let go."""
     sink = Stubborn(TryAgain(3.0, "down"), TryAgain(6.0, "down"), Delivered(), Refused("bad"))
-    told, done, slept = Told(), [], []
+    done: list[tuple[str, bool]] = []
+    slept: list[float] = []
 
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
 
-    courier = Courier(sink, lambda one, delivered: done.append((one.incident.id, delivered)), told, sleep=sleep)
+    courier = Courier(sink, lambda one, delivered: done.append((one.incident.id, delivered)), sleep=sleep)
     task = asyncio.create_task(courier.run())
     await courier.put(change(id="a"))
     await courier.put(change(id="b"))
     assert await courier.drain(5) == 0
     task.cancel()
     assert sink.took == ["a", "a", "a", "b"]
-    assert slept == told.retries == [3.0, 6.0]
+    assert slept == [3.0, 6.0]
     assert done == [("a", True), ("b", False)]
-    assert told.refused == ["b"]
 
 
 async def test_a_full_courier_makes_its_giver_wait() -> None:

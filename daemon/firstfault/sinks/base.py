@@ -18,7 +18,7 @@ class TryAgain:
     """It did not get through now and may later."""
 
     after_secs: float
-    reason: str  # what happened, for people
+    reason: str  # one of few words
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +59,8 @@ class Happenings(Protocol):
         """
         ...
 
-    def sink_waits(self, sink: str, changes: int) -> None:
-        """Tell how many changes wait for a sink."""
-        ...
-
-    def sink_retries(self, sink: str, reason: str, after_seconds: float) -> None:
-        """Tell that a sink could not deliver and tries again."""
-        ...
-
-    def sink_refused(self, sink: str, change: Change, reason: str) -> None:
-        """Count a change that a sink will never deliver."""
+    def delivery_failed(self, sink: str, reason: str, detail: str, final: bool) -> None:
+        """Count a change that a sink could not deliver; `reason` is one of few words; `final`: it never will be delivered."""
         ...
 
 
@@ -84,13 +76,7 @@ class Silence:
     def alerts_failed(self, alertmanager: str, reason: str, count: int, detail: str = "") -> None:
         """Say nothing."""
 
-    def sink_waits(self, sink: str, changes: int) -> None:
-        """Say nothing."""
-
-    def sink_retries(self, sink: str, reason: str, after_seconds: float) -> None:
-        """Say nothing."""
-
-    def sink_refused(self, sink: str, change: Change, reason: str) -> None:
+    def delivery_failed(self, sink: str, reason: str, detail: str, final: bool) -> None:
         """Say nothing."""
 
 

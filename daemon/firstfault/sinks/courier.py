@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from firstfault.model import Change
-from firstfault.sinks.base import Happenings, Refused, Silence, Sink, TryAgain
+from firstfault.sinks.base import Refused, Sink, TryAgain
 
 Done = Callable[[Change, bool], None]
 
@@ -19,20 +19,19 @@ class Courier:
         self,
         sink: Sink,
         done: Done | None = None,
-        happenings: Happenings | None = None,
         most: int = 1000,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.sink = sink
-        self._happenings = happenings or Silence()
         self._done = done  # called with the change and whether it was delivered, so that an outbox can forget it
         self._queue: asyncio.Queue[Change] = asyncio.Queue(most)
         self._sleep = sleep
+        self._left = 0  # handed over and not yet delivered or refused
 
     async def put(self, change: Change) -> None:
         """Hand over a change; waits while the queue is full."""
         await self._queue.put(change)
-        self._happenings.sink_waits(self.sink.name, self._queue.qsize())
+        self._left += 1
 
     async def run(self) -> None:
         """Deliver for ever; ends only by cancellation."""
@@ -41,21 +40,18 @@ class Courier:
             try:
                 await self._carry(change)
             finally:
+                self._left -= 1
                 self._queue.task_done()
-                self._happenings.sink_waits(self.sink.name, self._queue.qsize())
 
     async def drain(self, within_secs: float) -> int:
         """Wait until everything handed over is delivered or refused; return how many are left when time is up."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within_secs):
                 await self._queue.join()
-        return self._queue.qsize()
+        return self._left
 
     async def _carry(self, change: Change) -> None:
         while isinstance(answer := await self.sink.deliver(change), TryAgain):
-            self._happenings.sink_retries(self.sink.name, answer.reason, answer.after_secs)
             await self._sleep(answer.after_secs)
-        if isinstance(answer, Refused):
-            self._happenings.sink_refused(self.sink.name, change, answer.reason)
         if self._done is not None:
             self._done(change, not isinstance(answer, Refused))

@@ -13,7 +13,7 @@ from firstfault.clock import Clock
 from firstfault.config.secrets import read_secret
 from firstfault.errors import DeliveryError
 from firstfault.model import Change
-from firstfault.sinks.base import Answer, Delivered, Refused, TryAgain, backoff
+from firstfault.sinks.base import Answer, Delivered, Happenings, Refused, TryAgain, backoff
 from firstfault.sinks.http import Poster, Response
 
 if TYPE_CHECKING:
@@ -35,12 +35,15 @@ class Secret:
 class WebhookSink:
     """Deliver changes one by one; whoever drives it repeats what it is told to try again."""
 
-    def __init__(self, name: str, poster: Poster, encode: Callable[[Change], bytes], secret: Secret, clock: Clock) -> None:
+    def __init__(
+        self, name: str, poster: Poster, encode: Callable[[Change], bytes], secret: Secret, clock: Clock, happenings: Happenings
+    ) -> None:
         self.name = name
         self._poster = poster
         self._encode = encode
         self._secret = secret
         self._clock = clock
+        self._happenings = happenings
         self._failures = 0
 
     async def deliver(self, change: Change) -> Answer:
@@ -49,7 +52,7 @@ class WebhookSink:
         try:
             response = await self._poster.post(body, self._headers(change, body))
         except DeliveryError as error:
-            return self._later(str(error), None)
+            return self._later("unreachable", str(error), None)
         return self._judge(response)
 
     async def close(self) -> None:
@@ -57,15 +60,18 @@ class WebhookSink:
         await self._poster.close()
 
     def _judge(self, response: Response) -> Answer:
-        told = f"{response.status} {response.text}".strip()
+        reason = f"http_{response.status}"
         final = 400 <= response.status < 500 and response.status not in _PATIENT
         if not final and not 200 <= response.status < 300:
-            return self._later(told, response.retry_after)
+            return self._later(reason, response.text, response.retry_after)
         self._failures = 0
-        return Refused(told) if final else Delivered()
+        if final:
+            self._happenings.delivery_failed(self.name, reason, response.text, True)
+        return Refused(reason) if final else Delivered()
 
-    def _later(self, reason: str, after_secs: float | None) -> TryAgain:
+    def _later(self, reason: str, detail: str, after_secs: float | None) -> TryAgain:
         self._failures += 1
+        self._happenings.delivery_failed(self.name, reason, detail, False)
         return TryAgain(after_secs or backoff(self._failures, most_secs=300.0), reason)
 
     def _headers(self, change: Change, body: bytes) -> dict[str, str]:
