@@ -126,13 +126,8 @@ def _overlaps(rules: RuleSet) -> tuple[tuple[Overlap, ...], list[Fault]]:
             declared.append(Overlap(owner, other, reason))
             continue
         first = found[0]
-        faults.append(
-            Fault(
-                entry.file,
-                first.line,
-                f"{other!r} matches this example too (symptom {first.symptom!r}): {first.text[:100]!r}; tell them apart, or say under overlaps why it is right",
-            )
-        )
+        said = f"{other!r} matches this example too (symptom {first.symptom!r}): {first.text[:100]!r}"
+        faults.append(Fault(entry.file, first.line, f"{said}; tell them apart, or say under overlaps why it is right"))
     return tuple(declared), faults
 
 

@@ -10,6 +10,7 @@ from firstfault.rules.catalogue import Entry, Example, NearMiss, RuleSet, Sympto
 from firstfault.rules.matching import compiled, match_message
 from firstfault.rules.reading import Excerpt, read_text
 
+STATEMENT = 200  # lines before and after in which the rest of a statement is looked for
 Captures = Mapping[str, str | int | float]
 
 
@@ -25,22 +26,27 @@ class Broken:
 def find(
     entry: Entry, symptom: Symptom, excerpt: Excerpt, given: Iterable[str] = (), end: int | None = None
 ) -> tuple[int, Captures] | None:
-    """Return the line that first shows the symptom and its captures, or None.
-
-    Only lines before `end` are looked at. Whatever stands in an excerpt is taken as close in time.
-    """
+    """Return the line that first shows the symptom and its captures, or None; only lines before `end` are looked at."""
     lines = range(len(excerpt.lines) if end is None else end)
-    hits = [(index, captures) for index in lines if (captures := _line_shows(symptom, excerpt, index)) is not None]
-    kept = [hit for hit in hits if _around(entry, symptom, excerpt, hit[0], given)]
+    hits = [(index, captures) for index in lines if (captures := shows(entry, symptom, excerpt, index, given)) is not None]
     needed = symptom.count.at_least if symptom.count else 1
-    return kept[0] if len(kept) >= needed else None
+    return hits[0] if len(hits) >= needed else None
+
+
+def shows(entry: Entry, symptom: Symptom, excerpt: Excerpt, index: int, given: Iterable[str] = ()) -> Captures | None:
+    """Return the captures if that line shows the symptom, conditions but `count` included.
+
+    Times are not asked: whatever stands in one excerpt is taken as near enough.
+    """
+    captures = _line_shows(symptom, excerpt, index)
+    return captures if captures is not None and _around(entry, symptom, excerpt, index, given) else None
 
 
 def _line_shows(symptom: Symptom, excerpt: Excerpt, index: int) -> Captures | None:
     if symptom.any:
         return match_message(symptom, excerpt.texts[index])
     if symptom.exits:
-        return {} if excerpt.exit_codes(index) & set(symptom.exits) else None
+        return {} if excerpt.exits.get(index, set()) & set(symptom.exits) else None
     if symptom.numeric and symptom.numeric.kind in _TESTS:
         value = excerpt.step_values(index).get(symptom.numeric.name)
         return {} if value is not None and _TESTS[symptom.numeric.kind](value) else None
@@ -50,7 +56,8 @@ def _line_shows(symptom: Symptom, excerpt: Excerpt, index: int) -> Captures | No
 def _around(entry: Entry, symptom: Symptom, excerpt: Excerpt, index: int, given: Iterable[str]) -> bool:
     """Tell whether the conditions that look beyond the line hold."""
     texts, near, after, absent = excerpt.texts, symptom.near, symptom.sequence, symptom.absent
-    if not all(_found(pattern, texts) for pattern in symptom.all):
+    statement = texts[max(0, index - STATEMENT) : index + STATEMENT + 1] if symptom.all else ()
+    if not all(_found(pattern, statement) for pattern in symptom.all):
         return False
     if near and not _found(near.pattern, texts[max(0, index - near.within_lines) : index + near.within_lines + 1]):
         return False

@@ -110,7 +110,7 @@ def _alarm(index: PatternIndex, numeric: Sequence[Symptom], line: str) -> Iterat
     suspicious = "nan" in line.lower() or "inf" in line.lower()
     if not candidates and not suspicious:
         return
-    excerpt = Excerpt(line)
+    excerpt = read_text(line)
     for number, text in enumerate(excerpt.texts):
         yield from (symptom for symptom in candidates if match_message(symptom, text) is not None)
         if suspicious:

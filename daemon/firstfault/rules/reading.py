@@ -36,8 +36,8 @@ class Stated:
 class Excerpt:
     """Some lines in a row, read once."""
 
-    def __init__(self, text: str, stream: Stream = EXAMPLE) -> None:
-        self.lines = tuple(read_lines(text.encode("utf-8", "surrogatepass"), stream))
+    def __init__(self, lines: tuple[ReadLine, ...]) -> None:
+        self.lines = lines
         self.texts = tuple(line.message for line in self.lines)
 
     @cached_property
@@ -50,9 +50,14 @@ class Excerpt:
         step = read_step(self.texts[index])
         return step.values if step else {}
 
-    def exit_codes(self, index: int) -> set[int]:
-        """Return the exit codes that this line states."""
-        return {fact.values["code"] for fact in self.facts if fact.index == index and fact.name == "exit" and "code" in fact.values}
+    @cached_property
+    def exits(self) -> Mapping[int, set[int]]:
+        """Return the exit codes that lines state, by line."""
+        found: dict[int, set[int]] = {}
+        for fact in self.facts:
+            if fact.name == "exit" and "code" in fact.values:
+                found.setdefault(fact.index, set()).add(fact.values["code"])
+        return found
 
     def names(self, until: int) -> set[str]:
         """Return the fact names, and the layouts, versions and settings by name, that lines up to `until` state."""
@@ -64,7 +69,7 @@ class Excerpt:
 @lru_cache(maxsize=4096)
 def read_text(text: str) -> Excerpt:
     """Return the excerpt of an example's text."""
-    return Excerpt(text)
+    return Excerpt(tuple(read_lines(text.encode("utf-8", "surrogatepass"))))
 
 
 def read_lines(data: bytes, stream: Stream = EXAMPLE) -> Iterator[ReadLine]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -34,8 +36,6 @@ def _choice(values: tuple[str, ...]) -> Any:
 
 def _shaped(pattern: str, meaning: str) -> Any:
     def check(value: str) -> str:
-        import re
-
         if not re.fullmatch(pattern, value):
             raise ValueError(f"{value!r} is not {meaning}")
         return value
@@ -99,7 +99,7 @@ class Absent(Strict):
 
 class Numeric(Strict):
     name: Text = Field(description="The value of step lines that is watched: loss, grad_norm, loss_scale, ...")
-    is_: NumberKind = Field(alias="is", description="nan, inf, spike (far above its recent median), plateau (no longer falls), drop (far below).")
+    is_: NumberKind = Field(alias="is", description="nan, inf, spike (far above its median), drop (far below), plateau (no longer falls).")
 
 
 class Exit(Strict):
@@ -248,6 +248,18 @@ class Entry(Strict):
 
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema of an entry file, for editors."""
-    schema = Entry.model_json_schema(by_alias=True)
+    schema = _without_titles(Entry.model_json_schema(by_alias=True))
     dialect = "https://json-schema.org/draft/2020-12/schema"
     return {"$schema": dialect, **schema, "title": "firstfault entry", "description": "One page of the encyclopedia."}
+
+
+def schema_text() -> str:
+    """Return the JSON Schema as it is kept in `rules/schema.json`."""
+    return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _without_titles(value: Any) -> Any:
+    """Drop the titles that pydantic derives from names; editors show the names anyway."""
+    if isinstance(value, dict):
+        return {key: _without_titles(item) for key, item in value.items() if not (key == "title" and isinstance(item, str))}
+    return [_without_titles(item) for item in value] if isinstance(value, list) else value
