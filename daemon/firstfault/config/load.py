@@ -6,7 +6,8 @@ import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr, ValidationError
 
@@ -113,23 +114,29 @@ def _key_path(parts: list[str]) -> KeyPath:
 
 def _takes_text(path: KeyPath) -> bool:
     """Tell whether the field at `path` holds text, so that "123" or "yes" is not read as anything else."""
-    kind = _kind_at(path)
-    options = set(get_args(kind)) or {kind}
-    return bool(options & {str, SecretStr, Path})
+    return _kind_at(path) in (str, SecretStr, Path)
 
 
 def _kind_at(path: KeyPath) -> Any:
+    """Return the type of the value at `path`, without None and annotations; None where the path leads nowhere."""
     kind: Any = Config
     for part in path:
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            found = kind.model_fields.get(str(part))
-            kind = found.annotation if found else None
-        else:
-            arguments = get_args(kind)
-            kind = arguments[-1] if arguments and arguments[-1] is not type(None) else (arguments[0] if arguments else None)
-            if not isinstance(part, int) and isinstance(kind, type) and issubclass(kind, BaseModel):
-                found = kind.model_fields.get(part)
-                kind = found.annotation if found else None
+        kind = _bare(_step(kind, part))
+    return kind
+
+
+def _step(kind: Any, part: str | int) -> Any:
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        found = kind.model_fields.get(str(part))
+        return found.annotation if found else None
+    return get_args(kind)[-1] if get_origin(kind) in (list, dict) else None
+
+
+def _bare(kind: Any) -> Any:
+    if get_origin(kind) is Annotated:
+        return _bare(get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        return _bare(next(one for one in get_args(kind) if one is not NoneType))
     return kind
 
 
@@ -210,9 +217,8 @@ def _elsewhere(key: str) -> str | None:
 
 
 def _model_at(path: KeyPath) -> type[BaseModel] | None:
-    kind = _kind_at(path) if path else Config
-    candidates = [kind, *get_args(kind)]
-    return next((one for one in candidates if isinstance(one, type) and issubclass(one, BaseModel)), None)
+    kind = _kind_at(path)
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
 def _refused(path: KeyPath, item: Any) -> str:
@@ -223,7 +229,7 @@ def _refused(path: KeyPath, item: Any) -> str:
 
 
 def _is_secret(path: KeyPath) -> bool:
-    return any("SecretStr" in str(_kind_at(path[:end])) for end in range(1, len(path) + 1))
+    return any(SecretStr in (kind := _kind_at(path[:end]), *get_args(kind)) for end in range(1, len(path) + 1))
 
 
 def _quote(value: Any) -> str:

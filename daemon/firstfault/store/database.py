@@ -96,7 +96,7 @@ class Store:
         """Give up to `pages` free pages back to the file system."""
         with self._write_lock:
             try:
-                self._writer.execute(f"PRAGMA incremental_vacuum({int(pages)})").fetchall()
+                self._writer.executescript(f"PRAGMA incremental_vacuum({int(pages)});")  # execute() would free one page and stop
             except sqlite3.Error as error:
                 raise self._error(error) from None
 
