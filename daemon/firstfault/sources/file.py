@@ -37,7 +37,8 @@ class FileSource:
         self._options = _with_open_files(self._options)
         self._hints = open_hints(self._options.use_inotify)
         self._follower = Follower(self._options, self._receiver, self._observer, self._clock, self._hints, self._understood(positions))
-        self._thread = threading.Thread(target=self._run, name=f"source-{self.name}", daemon=True)
+        parts = (self._follower, self._hints)
+        self._thread = threading.Thread(target=self._run, args=parts, name=f"source-{self.name}", daemon=True)
         self._thread.start()
 
     def stop(self, drain_seconds: float = 0.0) -> None:
@@ -58,11 +59,8 @@ class FileSource:
         running = self._thread is not None and self._thread.is_alive()
         if self._follower is None or self._hints is None:
             return SourceStatus(self.name, False, 0, 0, {}, 0, None, False, "poll")
-        streams, open_files, failing = self._follower.counts()
-        follower = self._follower
-        return SourceStatus(
-            self.name, running, streams, open_files, failing, follower.bytes_read, follower.last_read, follower.caught_up, self._hints.kind
-        )
+        read, last = self._follower.progress()
+        return SourceStatus(self.name, running, *self._follower.counts(), read, last, self._follower.caught_up, self._hints.kind)
 
     def _understood(self, positions: Iterable[Mapping[str, Any]]) -> list[Position]:
         understood = []
@@ -73,16 +71,15 @@ class FileSource:
                 self._observer.source_error(self.name, str(values.get("path", "")), str(error))
         return understood
 
-    def _run(self) -> None:
-        assert self._follower is not None and self._hints is not None  # set by start
+    def _run(self, follower: Follower, hints: PollHints) -> None:
         try:
             while not self._stopping.is_set():
-                self._round(self._follower, self._hints)
-            self._drain(self._follower)
+                self._round(follower, hints)
+            self._drain(follower)
         except StoppedError:
             pass
         finally:
-            self._follower.close()
+            follower.close()
 
     def _round(self, follower: Follower, hints: PollHints) -> None:
         """Poll, then wait until something is due or the kernel says so. One bad file must not end the thread."""

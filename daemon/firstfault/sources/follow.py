@@ -142,7 +142,7 @@ class Buffer:
 
 
 def trim_unwritten(tail: Tail, data: bytes, now: float, patience: float = 5.0) -> bytes:
-    """Hold back NULs at the end of a file on a network mount: its size often arrives before its bytes (NFS); after `patience` seconds they count."""
+    """Hold back NULs at the end of a file on a network mount, where its size often arrives before its bytes; `patience` seconds at most."""
     if not tail.remote or not data.endswith(b"\0"):
         tail.nul_since = None
         return data

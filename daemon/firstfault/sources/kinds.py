@@ -9,12 +9,14 @@ from firstfault.sources.tail import PACKED_SUFFIXES
 
 ArtifactKind = Literal["flight-recorder", "torchelastic-error"]
 
-# Data, programs and settings lie beside logs in every job folder. Source code quotes error messages, so reading it would find failures that never were.
+# Data, programs and settings lie beside logs in every job folder.
+# Source code quotes error messages: reading it would find failures that never were.
 _DATA = "pt pth bin safetensors ckpt npy npz h5 hdf5 parquet arrow feather tfrecord tfrecords idx mmap pkl pickle joblib onnx gguf distcp"
 _MEDIA = "png jpg jpeg gif svg webp pdf mp4 wav woff woff2 ico"
 _PROGRAMS = "so o a pyc pyo whl jar class exe cubin fatbin ptx db sqlite sqlite3 wal lock sock pid"
-_SOURCES = "py pyi ipynb c cc cpp cxx h hpp cu cuh rs go java js ts css html htm sh bash zsh sbatch yaml yml toml ini cfg conf md rst tex csv tsv"
-NOT_LOGS = frozenset(f".{suffix}" for suffix in f"{_DATA} {_MEDIA} {_PROGRAMS} {_SOURCES}".split())
+_SOURCES = "py pyi ipynb c cc cpp cxx h hpp cu cuh rs go java js ts css html htm sh bash zsh sbatch"
+_SETTINGS = "yaml yml toml ini cfg conf md rst tex csv tsv"
+NOT_LOGS = frozenset(f".{suffix}" for suffix in f"{_DATA} {_MEDIA} {_PROGRAMS} {_SOURCES} {_SETTINGS}".split())
 ARCHIVES = (".tar", ".tgz", ".zip", ".7z", ".rar")
 LOG_LIKE = (".log", ".out", ".err", ".txt", ".stdout", ".stderr")
 NUL_SAMPLE_BYTES = 8192

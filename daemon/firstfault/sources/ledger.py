@@ -23,6 +23,9 @@ class Ledger:
     def __len__(self) -> int:
         return len(self._positions)
 
+    def __contains__(self, stream_id: str) -> bool:
+        return stream_id in self._positions
+
     def add(self, position: Position, now: Seen | None = None) -> None:
         """Keep a position; with the file as it was compared, so that it is not compared again before it changes."""
         self._positions[position.stream_id] = position

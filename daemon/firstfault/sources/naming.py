@@ -10,7 +10,8 @@ from dataclasses import dataclass
 _MAGIC = re.compile(r"[*?\[]")
 # Folders that divide one job: by rank, by node, by attempt. They are no job's name; a longer bare number is a scheduler's job id.
 _PART_OF_JOB = re.compile(
-    r"(?:rank|local_?rank|node|host|worker|attempt|restart|task|proc|process|gpu|replica|pod|log|stdout|stderr)s?(?:[-_.]?\d+)?|\d{1,3}", re.IGNORECASE
+    r"(?:rank|local_?rank|node|host|worker|attempt|restart|task|proc|process|gpu|replica|pod|log|stdout|stderr)s?(?:[-_.]?\d+)?|\d{1,3}",
+    re.IGNORECASE,
 )
 
 
@@ -36,7 +37,7 @@ def fixed_root(pattern: str) -> str:
 
 
 def name_stream(path: str, root: str) -> Name:
-    """Name a file below `root`: its job is the folder just below root, or root itself where the files lie in it or are divided by rank or node."""
+    """Name a file below `root`: its job is the folder just below, or root itself where no folder divides jobs."""
     relative = os.path.relpath(path, root)
     first, *rest = relative.split("/")
     divided = not rest or _PART_OF_JOB.fullmatch(first) is not None

@@ -20,7 +20,7 @@ class FileOptions:
     poll_max_seconds: float = 1.0  # the same for files idle for a while
     scan_seconds: float = 1.0  # how often the patterns are matched again
     quiet_seconds: float = 0.5  # after this long without a byte an unterminated last line may be taken as complete
-    rotate_wait_seconds: float = 300.0  # how long a replaced or renamed file must be silent before it is let go: its writer may hold it still
+    rotate_wait_seconds: float = 300.0  # how long a replaced or renamed file must be silent before it is let go: its writer may hold it
     deleted_wait_seconds: float = 30.0  # the same for a file without a name, whose space we hold as long
     rest_wait_seconds: float = 5.0  # how long the rest of a cut or missing file is looked for in copies
     recheck_seconds: float = 60.0  # how often files that were let go are looked at, in case somebody writes on

@@ -6,6 +6,7 @@ import os
 import stat as stat_bits
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import BinaryIO
 
 from firstfault.sources.base import Position
 from firstfault.sources.follow import open_log
@@ -13,6 +14,7 @@ from firstfault.sources.inflate import ChunkReader, DamagedError, inflate, packi
 from firstfault.sources.tail import Key, Seen, digest, holds, is_packed, rotated_name, seen
 
 _SKIP_BYTES = 1 << 20
+_GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +55,35 @@ def same_content(position: Position, among: list[Sibling], taken: set[Key]) -> S
     return next((s for s in later if (_packed_holds if s.packed else _plain_holds)(position, s.path)), None)
 
 
-def unseen(position: Position, among: list[Sibling], taken: set[Key]) -> list[Sibling]:
-    """Return the generations that came and went entirely after the position was taken, oldest first."""
-    return [s for s in among if s.seen.mtime_ns > position.mtime_ns and s.seen.key not in taken]
+def unseen(mtime_ns: int, among: list[Sibling], taken: set[Key]) -> list[Sibling]:
+    """Return what may be generations that came and went entirely after a path was last read, oldest first.
+
+    Kernels stamp files with a clock of a few milliseconds, so that equal times count as later; what was read before is told by the ledger.
+    """
+    return [s for s in among if s.seen.mtime_ns >= mtime_ns and s.seen.key not in taken]
+
+
+def packed_as(position: Position, among: list[Sibling]) -> Sibling | None:
+    """Find the compressed file that holds exactly what the position has read."""
+    return next((s for s in among if s.packed and position.prefix_len and _packed_is(position, s.path)), None)
+
+
+def _packed_is(position: Position, path: str) -> bool:
+    """Compare beginnings and lengths; gzip tells its length (modulo 4 GiB) in its last four bytes, others are read through."""
+    try:
+        with open(path, "rb") as raw:
+            reader = unpack(raw)
+            if reader is None or digest(reader.read(position.prefix_len)) != position.prefix_hash:
+                return False
+            raw.seek(0)
+            if raw.read(2) == _GZIP:
+                raw.seek(-4, os.SEEK_END)
+                return int.from_bytes(raw.read(4), "little") == position.offset % 2**32
+            raw.seek(0)
+            reader = unpack(raw)
+            return reader is not None and _skip(reader, position) and not reader.read(1)
+    except OSError:
+        return False
 
 
 def _plain_holds(position: Position, path: str) -> bool:
@@ -87,7 +115,7 @@ def _packed_holds(position: Position, path: str) -> bool:
         return False
 
 
-def unpack(raw) -> ChunkReader | None:  # noqa: ANN001 - any binary file
+def unpack(raw: BinaryIO) -> ChunkReader | None:
     """Return a reader of the plain bytes; None where the content is not compressed after all."""
     head = raw.read(6)
     raw.seek(0)
@@ -100,8 +128,8 @@ def _skip(reader: ChunkReader, position: Position) -> bool:
     head, before, left = b"", b"", position.offset
     while left:
         data = reader.read(min(_SKIP_BYTES, left))
-        if not data:
-            return False
+        if not data or (not head and len(data) >= position.prefix_len and digest(data[: position.prefix_len]) != position.prefix_hash):
+            return False  # too short, or begun otherwise: no need to unpack it all
         head = head or data[: position.prefix_len]
         before = (before + data)[-position.tail_len :] if position.tail_len else b""
         left -= len(data)

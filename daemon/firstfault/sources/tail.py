@@ -1,8 +1,8 @@
 """Decisions about followed files: is it the same file, where to read on, is it over. Values in, values out; no I/O.
 
-A file is known by device, inode, birth time where the file system tells it, a hash of its first bytes (at most 1 KiB, growing with the file),
-and a hash of the bytes just before the offset read so far. No part is trusted alone: inodes are reused, device numbers change with a reboot,
-and all ranks of a job print the same first lines.
+A file is known by device, inode, birth time where the file system tells it, a hash of its first bytes (at most 1 KiB, growing with the
+file), and a hash of the bytes just before the offset read so far. No part is trusted alone: inodes are reused, device numbers change with a
+reboot, and all ranks of a job print the same first lines.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def stream_id(path: str, now: Seen, generation: int, first_seen_ns: int) -> str:
 
 
 def active_interval(active: int, floor: float, ceiling: float) -> float:
-    """Return how long to wait between two reads of files that are being written: short for a few, longer for thousands, for larger batches."""
+    """Return how long to wait between two reads of files that are being written: longer for thousands, so that batches stay large."""
     return min(ceiling, max(floor, active * 0.0001))
 
 
