@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import stat
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,9 @@ from firstfault.model import AREAS
 from firstfault.rules.build import build_set
 from firstfault.rules.catalogue import RuleSet
 
-FORMAT = b"firstfault.rules/1"  # of the cache; change it with the shape of entries
+SHAPE = ("schema.py", "validate.py", "build.py")  # the code that decides what a stored set looks like; part of its name
 MAX_FILES = 20_000
+KEPT = 4  # stored sets: shipped entries of two versions, each with and without a site's own
 
 
 def shipped_folder() -> Path:
@@ -38,10 +39,11 @@ def load(folders: Sequence[Path] | None = None, *, cache: Path | None = None) ->
     files = read_files([shipped_folder()] if folders is None else folders)
     digest = _digest(files)
     known = cache or cache_folder()
-    plains = _recall(known, digest)
-    if plains is None:
-        plains = _parse(files)
-        _remember(known, digest, plains)
+    stored = _recall(known, digest)
+    if stored is not None:
+        return stored
+    plains = _parse(files)
+    _remember(known, digest, plains)
     return build_set(plains, digest)
 
 
@@ -115,7 +117,9 @@ def _is_entry(path: Path) -> bool:
 
 
 def _digest(files: Sequence[tuple[str, bytes]]) -> str:
-    hasher = hashlib.sha256(FORMAT)
+    hasher = hashlib.sha256()
+    for name in SHAPE:
+        hasher.update(Path(__file__).with_name(name).read_bytes())
     for name, raw in files:
         hasher.update(f"\0{name}\0{len(raw)}\0".encode())
         hasher.update(raw)
@@ -125,7 +129,7 @@ def _digest(files: Sequence[tuple[str, bytes]]) -> str:
 def cache_folder() -> Path | None:
     """Return the first folder of our own that can hold the cache, or None: then every start parses."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    for folder in (Path(home) / "firstfault", Path(tempfile.gettempdir()) / f"firstfault-{os.getuid()}"):
+    for folder in (Path(home) / "firstfault", Path(os.environ.get("TMPDIR") or "/tmp") / f"firstfault-{os.getuid()}"):
         if folder.is_absolute() and _is_ours(folder):
             return folder
     return None
@@ -141,13 +145,14 @@ def _is_ours(folder: Path) -> bool:
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
 
 
-def _recall(folder: Path | None, digest: str) -> list[Mapping[str, Any]] | None:
+def _recall(folder: Path | None, digest: str) -> RuleSet | None:
+    """Return the stored set, or None; whatever is wrong with a cache, the entries themselves are still there."""
     if folder is None:
         return None
     try:
         stored = orjson.loads((folder / f"rules-{digest}.json").read_bytes())
-        return stored["entries"] if stored["digest"] == digest else None
-    except (OSError, ValueError, KeyError, TypeError):
+        return build_set(stored["entries"], digest) if stored["digest"] == digest else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
@@ -155,23 +160,19 @@ def _remember(folder: Path | None, digest: str, plains: Sequence[Mapping[str, An
     """Write the set under its hash; a cache that cannot be written costs time, never the start."""
     if folder is None:
         return
+    import tempfile  # only where a set was parsed: it costs more than all the rest of a warm start
+
     target = folder / f"rules-{digest}.json"
-    try:
+    with contextlib.suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=folder, prefix="rules-", suffix=".tmp", delete=False) as file:
             file.write(orjson.dumps({"digest": digest, "entries": plains}))
         os.replace(file.name, target)
-    except OSError:
-        return
-    _forget_old(folder, target)
+        _forget_old(folder)
 
 
-def _forget_old(folder: Path, current: Path, keep: int = 4) -> None:
-    """Remove all but the newest few sets."""
-    try:
-        stored = sorted(folder.glob("rules-*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
-        for path in stored[keep:]:
-            if path != current:
-                path.unlink(missing_ok=True)
-    except OSError:
-        return
+def _forget_old(folder: Path) -> None:
+    """Remove all but the newest few sets, and what an interrupted write left."""
+    stored = sorted(folder.glob("rules-*"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in stored[KEPT:]:
+        path.unlink(missing_ok=True)

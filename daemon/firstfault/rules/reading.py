@@ -13,12 +13,8 @@ from firstfault.model import Stream
 from firstfault.rules.matching import compiled
 from firstfault.text.lines import LineReader, ReadLine, split
 from firstfault.text.signals import SIGNALS, BlockSignal, Reading, Signal
+from firstfault.text.steps import read_step
 from firstfault.text.unwrap import Unwrapper, sniff
-
-try:
-    from firstfault.text.steps import read_step
-except ImportError:
-    read_step = lambda message: None
 
 EXAMPLE = Stream("example", "saved", "example.log")
 CONTEXT_FACTS = ("layout", "version", "setting")

@@ -60,4 +60,3 @@ def _speaker(line: ReadLine) -> str:
     who = line.who
     named = (("rank", who.rank), ("local rank", who.local_rank), ("node", who.node))
     return "".join(f" {label} {value}" for label, value in named if value is not None)
-
