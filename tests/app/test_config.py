@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,8 @@ def test_every_fault_is_listed_by_file_and_line(tmp_path):
     """One load shows all that is wrong, sorted by place."""
     path = write(
         tmp_path,
-        "web:\n  lissten: 'x'\nsources:\n  files:\n    - include: []\n    - {include: [a], poll_ms: 1}\nincidents:\n  settle_max_secs: many\n",
+        "web:\n  lissten: 'x'\nsources:\n  files:\n    - include: []\n    - {include: [a], poll_ms: 1}\n"
+        "incidents:\n  settle_max_secs: many\n",
     )
     found = faults(path)
     assert found[0] == f"{path}:2: unknown key 'lissten' in web; did you mean 'listen'?"
@@ -185,10 +187,8 @@ def test_any_bytes_load_or_are_refused(tmp_path, data):
     """No content of a file makes loading fail in any other way."""
     path = tmp_path / "any.yaml"
     path.write_bytes(data)
-    try:
-        load(path)
-    except ConfigError as error:
-        assert error.faults
+    with contextlib.suppress(ConfigError):
+        assert load(path).config is not None
 
 
 def test_the_committed_schema_is_the_models():

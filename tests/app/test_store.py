@@ -89,10 +89,15 @@ def test_older_and_newer_shapes_are_read():
 
 def test_a_transaction_holds_wholly_or_not_at_all(store):
     """An error inside leaves neither position nor incident behind."""
-    with pytest.raises(RuntimeError), store.transaction() as tx:
-        tx.put_positions([Position("s", "files", 10)], NOW)
-        tx.put_change(Change("settled", incident(), NOW), "train")
-        raise RuntimeError
+
+    def work():
+        with store.transaction() as tx:
+            tx.put_positions([Position("s", "files", 10)], NOW)
+            tx.put_change(Change("settled", incident(), NOW), "train")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        work()
     assert store.positions() == []
     assert store.incident("i1") is None
 
@@ -378,7 +383,10 @@ def test_the_state_folder_follows_the_platform(environ, expected):
     assert str(state_dir(environ)) == expected
 
 
-@given(st.text(), st.dictionaries(st.text(), st.one_of(st.text(), st.integers(-(2**53), 2**53), st.floats(allow_nan=False, allow_infinity=False))))
+@given(
+    st.text(),
+    st.dictionaries(st.text(), st.one_of(st.text(), st.integers(-(2**53), 2**53), st.floats(allow_nan=False, allow_infinity=False))),
+)
 def test_any_text_survives_the_codec(text, captures):
     """Whatever a log holds can be written and read again."""
     one = replace(event("e"), captures=captures, lines=(Line(text, 1, text),))

@@ -239,7 +239,7 @@ class Web(Section):
 
     listen: Listen = Field("127.0.0.1:9465", description="HOST:PORT to listen on; port 0 takes a free one.")
     external_url: Url | None = Field(
-        None, description="URL that people reach this server by; links in alerts start with it. Unset: http://<listen>."
+        None, description="URL that people reach this server by; links in alerts start with it. Unset: the host's name and the port."
     )
     lifecycle: bool = Field(False, description="Whether POST /-/reload is allowed.")
     config_file: Path | None = Field(None, description="TLS and basic authentication in the format of Prometheus' web configuration file.")

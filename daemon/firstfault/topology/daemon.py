@@ -127,7 +127,7 @@ class Daemon:
         server = WebServer(self.config.web.listen, self.config.web.config_file, self._telemetry.config_refused)
         try:
             await server.start(build_app(self._site(server), server.guard))
-            self.url = server.url
+            self.url, self._public_url = server.url, server.public_url
             self._starting = "state is being restored"
             await self._restore()
             await self._work(server)
@@ -373,7 +373,7 @@ class Daemon:
         return console | {ALERTS: self._pager.waiting()}
 
     def _external_url(self) -> str:
-        return self.config.web.external_url or self.url
+        return self.config.web.external_url or self._public_url
 
     # Signals
 

@@ -31,7 +31,8 @@ class WebServer:
         self._marks = security.marks_of(tls, config_file) if config_file else ()
         self.guard = security.Guard(self._file)
         self.headers = dict(self._file.http_server_config.headers)
-        self.url = ""
+        self.url = ""  # for commands on this machine
+        self.public_url = ""  # for links that people follow from elsewhere
         self._runner: web.AppRunner | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -42,7 +43,9 @@ class WebServer:
         listener = self._bind()
         site = web.SockSite(self._runner, listener, ssl_context=self._context)
         await site.start()
-        self.url = self._url(listener.getsockname()[1])
+        port = listener.getsockname()[1]
+        self.url = self._url(port, "127.0.0.1")
+        self.public_url = self._url(port, socket.gethostname())
         if self._path:
             self._task = asyncio.create_task(self._keep_fresh(self._path), name="web configuration file")
 
@@ -101,7 +104,6 @@ class WebServer:
             f"cannot listen on {self._host}:{self._port}: {error.strerror}; choose another address with --listen or web.listen"
         )
 
-    def _url(self, port: int) -> str:
-        host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self._host, self._host)
-        host = f"[{host}]" if ":" in host and not host.startswith("[") else host
-        return f"{'https' if self._context else 'http'}://{host}:{port}"
+    def _url(self, port: int, everywhere: str) -> str:
+        host = everywhere if self._host in ("", "0.0.0.0", "::") else self._host
+        return f"{'https' if self._context else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
