@@ -7,7 +7,7 @@ and every other slot's next start belongs to it.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +19,7 @@ from firstfault.model import Event, Fact, Observation, Progress
 class Slice:
     """The observations of one attempt."""
 
+    run: str
     number: int
     observations: tuple[Observation, ...]
 
@@ -31,21 +32,48 @@ class _Start:
 
 
 def cut(observations: Sequence[Observation]) -> list[Slice]:
-    """Return the attempts of one run in order; a run whose logs show no restart is one attempt."""
+    """Return the attempts of all runs of one job in order; a run whose logs show no restart is one attempt."""
+    runs = by_run(observations)
+    return [Slice(run, part.number, part.observations) for run in sorted(runs) for part in _cut(run, runs[run])]
+
+
+def by_run(observations: Sequence[Observation]) -> dict[str, list[Observation]]:
+    """Sort observations by run; streams that name none (agents' consoles, kernel logs) join the only run, or that of their node."""
+    named: dict[str, list[Observation]] = defaultdict(list)
+    homes: dict[str | None, Counter[str]] = defaultdict(Counter)
+    for one in observations:
+        if one.job.run:
+            named[one.job.run].append(one)
+            homes[one.who.node][one.job.run] += 1
+    if not named:
+        return {"": list(observations)}
+    last = max(named)
+    for one in observations:
+        if not one.job.run:
+            named[next(iter(named)) if len(named) == 1 else _run_of(one, homes, last)].append(one)
+    return named
+
+
+def _run_of(one: Observation, homes: dict[str | None, Counter[str]], last: str) -> str:
+    runs = homes.get(one.who.node)
+    return runs.most_common(1)[0][0] if runs else last
+
+
+def _cut(run: str, observations: Sequence[Observation]) -> list[Slice]:
     hints = {one.job.attempt for one in observations if one.job.attempt is not None}
     bounds = boundaries(observations)
     if not bounds:
         return (
             _by_hint(observations)
             if len(hints) > 1 and not _timed(observations)
-            else [Slice(min(hints, default=0) if len(hints) == 1 else 0, tuple(observations))]
+            else [Slice(run, min(hints, default=0) if len(hints) == 1 else 0, tuple(observations))]
         )
     streams = _stream_spans(observations)
     parts: dict[int, list[Observation]] = defaultdict(list)
     for one in observations:
         parts[_place(one, bounds, streams)].append(one)
     base = min(hints, default=0) if len(hints) == 1 else 0
-    return [Slice(base + number, tuple(parts[number])) for number in sorted(parts)]
+    return [Slice(run, base + number, tuple(parts[number])) for number in sorted(parts)]
 
 
 def boundaries(observations: Iterable[Observation]) -> list[float]:
@@ -121,8 +149,8 @@ def _timed(observations: Iterable[Observation]) -> bool:
     return any(one.time.at is not None for one in observations if isinstance(one, Event | Fact))
 
 
-def _by_hint(observations: Iterable[Observation]) -> list[Slice]:
+def _by_hint(run: str, observations: Iterable[Observation]) -> list[Slice]:
     parts: dict[int, list[Observation]] = defaultdict(list)
     for one in observations:
         parts[one.job.attempt or 0].append(one)
-    return [Slice(number, tuple(parts[number])) for number in sorted(parts)]
+    return [Slice(run, number, tuple(parts[number])) for number in sorted(parts)]

@@ -31,16 +31,19 @@ class Limits:
     world_size: int | None = None
 
 
+Place = tuple[str, int]  # run and attempt of an incident within its job
+
+
 @dataclass(slots=True)
 class _Run:
-    """One submission of a job with all that was observed of it."""
+    """One job with all that was observed of its runs."""
 
     key: JobKey
     seen: dict[str, Observation] = field(default_factory=dict)
     dirty: bool = False
     evidence_at: float | None = None  # wall clock of the last evidence of failure
     first_at: float | None = None
-    incidents: dict[int, Incident] = field(default_factory=dict)  # by attempt
+    incidents: dict[Place, Incident] = field(default_factory=dict)
     attempts: tuple[Attempt, ...] = ()
     dropped: int = 0
 
@@ -54,7 +57,7 @@ class Correlator:
     def __init__(self, rules: RuleSet, limits: Limits | None = None) -> None:
         self.rules = rules
         self.limits = limits or Limits()
-        self._runs: dict[tuple[str, str, str], _Run] = {}
+        self._runs: dict[tuple[str, str], _Run] = {}
 
     def observe(self, observations: Iterable[Observation], now: float | None = None) -> list[Change]:
         """Take new observations; repeated ones change nothing."""
@@ -101,9 +104,9 @@ class Correlator:
     # remembering
 
     def _run(self, key: JobKey) -> _Run:
-        name = (key.namespace, key.job, key.run)
+        name = (key.namespace, key.job)
         if name not in self._runs:
-            self._runs[name] = _Run(replace(key, attempt=None))
+            self._runs[name] = _Run(replace(key, run="", attempt=None))
         return self._runs[name]
 
     def _remember(self, run: _Run, one: Observation) -> bool:
@@ -128,7 +131,7 @@ class Correlator:
     def _slices(self, run: _Run) -> list[tuple[Window, Decision | None]]:
         judged = []
         for part in cut(list(run.seen.values())):
-            key = replace(run.key, attempt=part.number)
+            key = replace(run.key, run=part.run, attempt=part.number)
             window = Window(key, part.observations, self.rules, self.limits.world_size)
             judged.append((window, decide(window)))
         return judged
@@ -139,14 +142,14 @@ class Correlator:
         judged = self._slices(run)
         run.attempts = ()
         for window, decision in judged:
-            number = window.key.attempt or 0
+            number = _place(window.key)
             if decision is not None:
                 changes += self._update(run, number, window, decision, now)
         changes += self._recover(run, judged, now)
         run.attempts = tuple(self._attempt(run, window) for window, _ in judged)
         return changes
 
-    def _update(self, run: _Run, number: int, window: Window, decision: Decision, now: float | None) -> list[Change]:
+    def _update(self, run: _Run, number: Place, window: Window, decision: Decision, now: float | None) -> list[Change]:
         known = run.incidents.get(number)
         fresh = self._incident(run, number, window, decision, known, now)
         if known is None:
@@ -164,7 +167,9 @@ class Correlator:
             return [self._put(run, number, replace(fresh, revision=known.revision + 1), "revised", now, known)]
         return [self._put(run, number, fresh, "updated", now, known)]
 
-    def _incident(self, run: _Run, number: int, window: Window, decision: Decision, known: Incident | None, now: float | None) -> Incident:
+    def _incident(
+        self, run: _Run, number: Place, window: Window, decision: Decision, known: Incident | None, now: float | None
+    ) -> Incident:
         opened = decision.opened_at
         historic = known.historic if known else bool(now is not None and opened is not None and now - opened > self.limits.historic_secs)
         return Incident(
@@ -190,7 +195,8 @@ class Correlator:
     def _recover(self, run: _Run, judged: list[tuple[Window, Decision | None]], now: float | None) -> list[Change]:
         """A later attempt that makes progress ends the incidents of the earlier ones."""
         changes: list[Change] = []
-        latest = max((w.key.attempt or 0 for w, _ in judged if _progresses(w, self.limits.recover_steps)), default=-1)
+        going = [_place(w.key) for w, _ in judged if _progresses(w, self.limits.recover_steps)]
+        latest = max(going, default=("", -1))
         for number, incident in sorted(run.incidents.items()):
             if number < latest and incident.state == "settled" and now is not None:
                 changes.append(self._put(run, number, replace(incident, state="recovered", closed_at=now), "recovered", now, incident))
@@ -211,7 +217,7 @@ class Correlator:
         return now - since >= self.limits.quiet_secs or now - first >= self.limits.most_secs
 
     def _put(
-        self, run: _Run, number: int, incident: Incident, kind: ChangeKind, now: float | None, before: Incident | None = None
+        self, run: _Run, number: Place, incident: Incident, kind: ChangeKind, now: float | None, before: Incident | None = None
     ) -> Change:
         run.incidents[number] = incident
         return Change(kind, incident, now if now is not None else incident.opened_at or 0.0, before)
@@ -220,17 +226,15 @@ class Correlator:
 
     def _attempts(self, run: _Run) -> tuple[Attempt, ...]:
         made = run.attempts or tuple(self._attempt(run, window) for window, _ in self._slices(run))
-        return tuple(replace(one, incidents=self._of(run, one.key.attempt or 0)) for one in made)
+        return tuple(replace(one, incidents=self._of(run, _place(one.key))) for one in made)
 
-    def _of(self, run: _Run, number: int) -> tuple[Incident, ...]:
+    def _of(self, run: _Run, number: Place) -> tuple[Incident, ...]:
         incident = run.incidents.get(number)
         return (incident,) if incident else ()
 
     def _attempt(self, run: _Run, window: Window) -> Attempt:
         context = {str(f.values.get("name")): str(f.values.get("value", "")) for f in window.facts("version", "layout", "setting")}
-        return Attempt(
-            window.key, window.world_size, window.ranks_heard, window.roster.nodes, self._of(run, window.key.attempt or 0), context
-        )
+        return Attempt(window.key, window.world_size, window.ranks_heard, window.roster.nodes, self._of(run, _place(window.key)), context)
 
     # persistence
 
@@ -246,13 +250,17 @@ class Correlator:
 
         for one in saved.get("runs", ()):
             run = load_run(one, _Run)
-            self._runs[run.key.namespace, run.key.job, run.key.run] = run
+            self._runs[run.key.namespace, run.key.job] = run
 
 
 def incident_id(key: JobKey, ordinal: int) -> str:
     """Derive an id from what names an incident, so that a replay finds the same one."""
     text = "\0".join((key.namespace, key.job, key.run, str(key.attempt or 0), str(ordinal)))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _place(key: JobKey) -> Place:
+    return key.run, key.attempt or 0
 
 
 def _is_evidence(one: Observation) -> bool:

@@ -87,7 +87,7 @@ def dump_run(run: Any) -> dict[str, Any]:
         "seen": [dump_observation(one) for one in run.seen.values()],
         "evidence_at": run.evidence_at,
         "first_at": run.first_at,
-        "incidents": [[number, dump(incident)] for number, incident in run.incidents.items()],
+        "incidents": [[*place, dump(incident)] for place, incident in run.incidents.items()],
         "dropped": run.dropped,
     }
 
@@ -97,6 +97,6 @@ def load_run(saved: Mapping[str, Any], kind: Any) -> Any:
     run = kind(load(model.JobKey, saved["key"]))
     run.seen = {one.id: one for one in map(load_observation, saved["seen"])}
     run.evidence_at, run.first_at, run.dropped = saved["evidence_at"], saved["first_at"], saved["dropped"]
-    run.incidents = {number: load(model.Incident, incident) for number, incident in saved["incidents"]}
+    run.incidents = {(name, number): load(model.Incident, incident) for name, number, incident in saved["incidents"]}
     run.dirty = bool(run.incidents)
     return run

@@ -18,6 +18,8 @@ from firstfault.model import Candidate, Clue, Collateral, Event, Fact, Line, Sco
 NAME_ABOVE = 0.6  # share of the probability from which a name is given
 EXTERNAL_BELOW = 3.0  # an own cause at least this strong makes a later stop from outside a consequence
 TOGETHER = 0.3  # suspects of one finding within this many log-odds are named together
+_EXCUSES = frozenset({"waiter", "stopped-by-launcher"})  # they count against hearsay only: frozen and odd ranks wait and are stopped too
+_HARD = frozenset({"behind", "own-cause", "exit", "silence", "outside", "node"})
 _COMPLAINTS = ("collective-timeout", "collective-wait", "peer-lost", "barrier-missing", "desync")
 _MOST_CANDIDATES = 8
 _MOST_CLUES = 24
@@ -128,14 +130,19 @@ def weigh(window: Window, findings: list[Finding]) -> _Scales:
     """Sum the log-odds of every suspect; of findings that repeat one observation only the strongest counts."""
     scales = _Scales()
     for finding in _independent(findings):
-        scales.add(finding)
-    for suspect in list(scales.scores):
-        dossier = window.dossiers.get(suspect)
-        kinds = {finding.kind for finding in scales.behind[suspect] if finding.weight > 0}
-        if dossier is not None and dossier.waited and not kinds & {"behind", "own-cause", "exit", "silence", "outside"}:
-            scales.add(Finding("own-cause", "waiter", (suspect,), f"{label(suspect)} itself waited for others"))
+        if finding.name not in _EXCUSES:
+            scales.add(finding)
+    for finding in [*_excused(window, scales), *(one for one in findings if one.name in _EXCUSES)]:
+        if not _HARD & {one.kind for one in scales.behind[finding.suspects[0]] if one.weight > 0}:
+            scales.add(finding)
     _fold_nodes(window, scales)
     return scales
+
+
+def _excused(window: Window, scales: _Scales) -> list[Finding]:
+    """A process that complained of others is no initiator because a report or a fellow victim names it."""
+    waited = [suspect for suspect in scales.scores if suspect in window.dossiers and window.dossiers[suspect].waited]
+    return [Finding("own-cause", "waiter", (suspect,), f"{label(suspect)} itself waited for others") for suspect in waited]
 
 
 def _independent(findings: list[Finding]) -> list[Finding]:

@@ -45,7 +45,7 @@ WEIGHTS = MappingProxyType(
         "odd-one-of-few": Weight(1.6, "as above, but with fewer than three to compare"),
         "behind": Weight(3.2, "it never enqueued the operation in which the others time out"),
         "idle": Weight(1.6, "all it enqueued had completed while others waited: it was busy elsewhere"),
-        "ahead": Weight(2.6, "it went on to a later step than all others: it left out a collective they are still in"),
+        "ahead": Weight(3.0, "it went on to a later step than all others: it left out a collective they are still in"),
         "odd-call": Weight(2.6, "its traceback stands in another collective call than those of all other waiters"),
         "size-mismatch-reporter": Weight(1.3, "gloo aborts the receiver of a wrong size: as often the odd one as its neighbour"),
         # silence

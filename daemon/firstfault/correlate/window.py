@@ -26,6 +26,16 @@ _DRAWERS = {
     "finished": "finishes",
     "numeric": "numbers",
 }
+_COMPARING = (
+    "size-mismatch",
+    "collective-mismatch",
+    "model-mismatch",
+    "collective-timeout",
+    "collective-wait",
+    "barrier-missing",
+    "desync",
+    "peer-lost",
+)
 _ABOUT_OTHERS = frozenset({"exit", "closing", "kill-escalation", "stopped-outside"})  # printed by a launcher about its workers
 
 
@@ -152,11 +162,14 @@ class Window:
     def blames(self, event: Event) -> bool:
         """Tell whether a symptom speaks against the process that printed it.
 
-        Numbers are reduced over ranks and printed by one for all, so a numeric symptom blames nobody by itself.
+        Numbers are reduced over ranks and printed by one for all, so a numeric symptom blames nobody by itself. A line that compares
+        ranks (sizes, fingerprints, parameter counts) or names absent ones is weighed by what it says, not by who prints it.
         """
         if event.role not in ("initiating", "either") or (event.statement is not None and event.statement.handled):
             return False
-        return self.severity(event.fingerprint) != "info" and self.category(event.fingerprint) != "numerical"
+        if self.severity(event.fingerprint) == "info" or self.category(event.fingerprint) == "numerical":
+            return False
+        return not any((event.stream, line.offset) in self._structural for line in event.lines)
 
     def by_exit(self, code: int) -> str | None:
         """Return the entry that names an exit code, if one does."""
@@ -174,6 +187,10 @@ class Window:
     def fingerprint_at(self, fact: Fact) -> str | None:
         """Return the entry whose event stands on the same line as a fact."""
         return next((event.fingerprint for event in self._events_at.get((fact.stream, fact.offset), ()) if event.role != "context"), None)
+
+    @cached_property
+    def _structural(self) -> set[tuple[str, int]]:
+        return {(fact.stream, fact.offset) for fact in self.facts(*_COMPARING)}
 
     @cached_property
     def _events_at(self) -> dict[tuple[str, int], list[Event]]:
