@@ -168,6 +168,8 @@ def test_nothing_is_lost_or_repeated_under_a_race(make_rig, tmp_path, seed, patt
     rig = make_rig(pattern, batch_bytes=4096)
     writer = Writer(tmp_path / "a.log", seed=seed)
     rotations = 0
+    writer.write(1)
+    rig.poll()
     for _ in range(120):
         match chance.randrange(8):
             case 0:

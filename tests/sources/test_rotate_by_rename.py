@@ -110,6 +110,8 @@ def test_nothing_is_lost_or_repeated_under_a_race(make_rig, tmp_path, seed, patt
     log = tmp_path / "a.log"
     writer = Writer(log, seed=seed)
     rotation = 0
+    writer.write(1)
+    rig.poll()
     for _ in range(120):
         match chance.randrange(8):
             case 0:

@@ -41,18 +41,21 @@ class Follower:
         self._survey = Survey(self._files, self._leftovers)
         self._buffer = Buffer(options.batch_bytes)
         self._scan_due = self._earliest_scan = self._sweep_due = self._hot_due = _NOW
+        self._scanned = False  # in this round
         self.caught_up = False
 
     # --- the round ---------------------------------------------------------------------------------------------------------------
 
     def poll_once(self) -> bool:
         """Do everything that is due; return whether unread bytes are known to wait."""
+        self._scanned = False
         if self._clock.monotonic() >= self._scan_due:
             self._scan()
         now = self._clock.monotonic()
         more = False
         for one in self._due(now):
-            more |= self._turn(one, now)
+            if self._files.tails.get(one.key) is one:  # a turn may scan, and a scan may let files go
+                more |= self._turn(one, now)
         more |= self._leftovers.read_packed()
         self._files.trim(self._files.max_open)
         self.caught_up = not more
@@ -99,6 +102,7 @@ class Follower:
         return self._files.bytes_read, self._files.last_read
 
     def _scan(self) -> None:
+        self._scanned = True
         began = self._clock.monotonic()
         again = self._survey.scan()
         now = self._clock.monotonic()
@@ -139,6 +143,9 @@ class Follower:
         return not one.at_end
 
     def _give(self, one: Tail, data: bytes, now: float) -> None:
+        if one.offset == 0 and not self._scanned:
+            # Nothing of it was read before, so that it may have been cut unnoticed; once these bytes are stored its copies look old.
+            self._scan()
         offset = one.offset
         one.advance(data)
         one.note()

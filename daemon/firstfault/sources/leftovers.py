@@ -49,7 +49,7 @@ class Leftovers:
         self._stored = _newest_by_path(files.ledger.all())  # when paths were last written as we knew before we were started
         self._unseen: dict[str, int] = {}  # paths to look beside for what was written after this time, while we were down
         self._listed: dict[str, set[int]] = {}  # inodes that each folder held at the last look
-        self._appeared: list[tuple[str, str]] = []  # paths, and files beside them that came up under the name of a rotation
+        self._appeared: list[tuple[str, int]] = []  # paths, and inodes beside them that came up under the name of a rotation
         self._recheck_due = float("-inf")
         self._looked = False  # whether folders were listed once
 
@@ -204,12 +204,12 @@ class Leftovers:
             known = before.get(folder, set() if self._looked else set(entries))
             self._listed[folder] = set(entries)
             for inode in entries.keys() - known:
-                self._note_appeared(os.path.join(folder, entries[inode]), paths)
+                self._note_appeared(os.path.join(folder, entries[inode]), inode, paths)
         self._looked = True
 
-    def _note_appeared(self, name: str, paths: set[str]) -> None:
+    def _note_appeared(self, name: str, inode: int, paths: set[str]) -> None:
         if not is_packed(name):  # while we run, a file is compressed only after it was read
-            self._appeared.extend((base, name) for base in base_paths(name) if base in paths)
+            self._appeared.extend((base, inode) for base in base_paths(name) if base in paths)
 
     def _take_unseen(self) -> None:
         """Read what lies beside known paths; where a rest is still looked for, later: it must not be taken for new."""
@@ -219,11 +219,11 @@ class Leftovers:
                 del self._unseen[path]
                 self._read_unseen(path, mtime_ns)
         appeared, self._appeared = self._appeared, []
-        for path, name in appeared:
+        for path, inode in appeared:
             if path in awaited:
-                self._appeared.append((path, name))
+                self._appeared.append((path, inode))
             else:
-                self._read_appeared(path, name)
+                self._read_appeared(path, inode)
         for path in self._stored.keys() & self._files.by_path.keys():
             del self._stored[path]  # found as it was left
 
@@ -237,15 +237,15 @@ class Leftovers:
             else:
                 self._read_sibling(path, sibling)
 
-    def _read_appeared(self, path: str, name: str) -> None:
+    def _read_appeared(self, path: str, inode: int) -> None:
         """Read a file that came up, unless it is followed by now, was read before, or goes on being a copy."""
-        sibling = next((s for s in rest.siblings(path) if s.path == name), None)
-        if sibling is None or sibling.seen.key in self._files.tails or self._files.ledger.unchanged(sibling.seen):
+        sibling = next((s for s in rest.siblings(path) if s.seen.inode == inode), None)
+        if sibling is None or sibling.packed or sibling.seen.key in self._files.tails or self._files.ledger.unchanged(sibling.seen):
             return
         if not self.holds_back(sibling.seen):
             self._read_sibling(path, sibling)
         if sibling.seen.key in self._held:
-            self._appeared.append((path, name))  # it may turn out to be no copy
+            self._appeared.append((path, inode))  # it may turn out to be no copy
 
     def _read_packed(self, path: str, sibling: Sibling) -> None:
         at = sibling.seen
