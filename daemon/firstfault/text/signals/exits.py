@@ -69,8 +69,6 @@ def _entries(lines: Sequence[ReadLine], root: bool) -> Iterable[Reading]:
         told.setdefault(name, value)
         if name == "exitcode":
             yield from _entry(told, lines, index, root)
-        elif name == "error_file" and value == "<N/A>":
-            yield Reading("setting", values={"name": "error_file", "value": "none"}, line_index=index)
 
 
 def _elastic_others(lines: Sequence[ReadLine]) -> Iterable[Reading]:
@@ -93,9 +91,13 @@ def _closes_root(line: ReadLine) -> bool:
 # Launchers of one node
 
 
-def _lightning(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
+_LIGHTNING_CHILD = re2.compile(r"\[rank: (\d+)\] Child process with PID")
+
+
+def _lightning(groups: Groups, line: ReadLine) -> Iterable[Reading]:
     # Lightning's own launcher counts its children from 1 on each node and prints that as the rank
-    who = Who(local_rank=whole(groups["local"]), pid=whole(groups["pid"]))
+    child = _LIGHTNING_CHILD.search(line.text)
+    who = Who(local_rank=int(child.group(1)) if child else None, pid=whole(groups["pid"]))
     yield _exit(who, "node", code=whole(groups["code"]), by="lightning", root=True)
 
 
@@ -151,7 +153,7 @@ SIGNALS = (
     BlockSignal("elastic-root", r"Root Cause \(first observed failure\)", _closes_root, 12, _elastic_root),
     Signal(
         "lightning-child",
-        r"(?:\[rank: (?P<local>\d+)\] )?Child process with PID (?P<pid>\d+) terminated with code (?P<code>-?\d+)",
+        r"Child process with PID (?P<pid>\d+) terminated with code (?P<code>-?\d+)",
         _lightning,
     ),
     Signal(

@@ -71,6 +71,7 @@ def _mpi_abort(lines: Sequence[ReadLine]) -> Iterable[Reading]:
         yield _exit(Who(rank=int(who.group(1))), code=int(code.group(1)) if code else None, by="mpirun", root=True)
 
 
+_FATAL = {4, 6, 7, 8, 9, 11, 15}
 _HYDRA = re2.compile(r"PID (\d+) RUNNING AT (\S+)")
 
 
@@ -78,8 +79,9 @@ def _hydra(lines: Sequence[ReadLine]) -> Iterable[Reading]:
     text = merged(line.message for line in lines)
     who, code = _HYDRA.search(text), _MPI_CODE.search(text)
     if who and code:
-        # Hydra prints the raw signal number of a killed process
-        yield _exit(Who(pid=int(who.group(1)), node=node_name(who.group(2))), code=int(code.group(1)), by="mpirun", raw=True)
+        # Hydra prints the bare number of the signal that killed a process
+        number = int(code.group(1))
+        yield _exit(Who(pid=int(who.group(1)), node=node_name(who.group(2))), code=-number if number in _FATAL else number, by="mpirun")
 
 
 def _said_exit_code(line: ReadLine) -> bool:
@@ -113,8 +115,9 @@ def _closes_actor(line: ReadLine) -> bool:
 
 
 def _kubernetes(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
-    code = whole(groups["code"])
-    yield _exit(Who(node=node_name(groups["pod"])), code=None if code is None else exit_code(code), by="kubernetes")
+    # printed as "<namespace>.<pod>"; a pod's own name has no dots in what operators make
+    pod = (groups["pod"] or "").rpartition(".")[2]
+    yield _exit(Who(node=node_name(pod)), code=exit_code(int(groups["code"] or 0)), by="kubernetes")
 
 
 def _shell(groups: Groups, _line: ReadLine) -> Iterable[Reading]:

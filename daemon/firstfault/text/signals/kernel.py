@@ -113,10 +113,13 @@ def _gpu_uuid(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
 # Processes and nodes
 
 
-def _died(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
-    values = given(
-        code=-4 if groups["how"] == "trap invalid opcode" else -11, by="kernel", process=groups["name"], library=groups["library"]
-    )
+_LIBRARY = re2.compile(r" in ([^\s\[]+)\[")
+
+
+def _died(groups: Groups, line: ReadLine) -> Iterable[Reading]:
+    library = _LIBRARY.search(line.message)
+    code = -4 if groups["how"] == "trap invalid opcode" else -11
+    values = given(code=code, by="kernel", process=groups["name"], library=library.group(1) if library else None)
     yield Reading("exit", Who(pid=whole(groups["pid"])), values, keep="node")
 
 
@@ -194,19 +197,20 @@ SIGNALS = (
     Signal("oom-invoked", _NAME + r" invoked oom-killer:", _oom_invoked),
     Signal(
         "oom-slurm",
-        r"Detected (?P<count>\d+) oom[-_]kill event(?:s|\(s\))? in (?:StepId=|step )(?P<step>[\w.+]+)",
+        r"Detected (?P<count>\d+) oom[-_]kill event(?:s|\(s\))? in (?:StepId=|step )(?P<step>\d+(?:[.+]\w+)*)",
         _oom_slurm,
     ),
-    Signal("oom-slurm-limit", r"(?:StepId=(?P<step>[\w.+]+) exceeded memory limit|Exceeded job memory limit)", _oom_limit),
+    Signal("oom-slurm-limit", r"(?:StepId=(?P<step>\d+(?:[.+]\w+)*) exceeded memory limit|Exceeded job memory limit)", _oom_limit),
     Signal(
         "oom-ray",
         r"Memory on the node \(IP: (?P<ip>[\d.]+), ID: \w+\) where the task \([^\n]*?pid=(?P<pid>\d+), memory used=",
         _oom_ray,
     ),
-    Signal("oom-pod", r"[Rr]eason\W{1,4}OOMKilled|OOMKilling event", _oom_pod),
+    Signal("oom-pod", r"[Rr]eason\W{1,20}OOMKilled|OOMKilling event", _oom_pod),
     Signal(
         "xid",
-        r"Xid \(PCI:(?P<pci>[0-9A-Fa-f:.]+)\): (?P<code>\d+)(?:, pid='?(?P<pid>\d+|<[^>]*>)'?)?(?:, name=[^,\n]*)?(?:, (?P<rest>[^\n]*))?",
+        r"\bXid \(PCI:(?P<pci>[0-9A-Fa-f:.]+)\): (?P<code>\d+)(?:, pid='?(?P<pid>\d+|<[^>]*>)'?)?"
+        r"(?:, name=[^,\n]*)?(?:, (?P<rest>[^\n]*))?",
         _xid,
     ),
     Signal("sxid", r"SXid \(PCI:(?P<pci>[0-9A-Fa-f:.]+)\): (?P<code>\d+)(?:, (?P<rest>[^\n]*))?", _sxid),
@@ -237,8 +241,7 @@ SIGNALS = (
     Signal("amd-fault", r"(?:Memory access fault|HW Exception) by GPU node-(?P<gpu>\d+)", _gpu("fault", by="amdgpu")),
     Signal(
         "killed-by-fault",
-        r"(?P<name>[\w./-]+)\[(?P<pid>\d+)\]:? (?P<how>segfault at|general protection fault|trap invalid opcode)"
-        r"[^\n]*?(?: in (?P<library>[^\s\[]+)\[)?",
+        r"(?P<name>[\w./-]+)\[(?P<pid>\d+)\]:? (?P<how>segfault at|general protection fault|trap invalid opcode)",
         _died,
     ),
     Signal(
@@ -285,7 +288,8 @@ SIGNALS = (
     Signal("nvme", r"nvme (?P<device>nvme\d+): (?:I/O [^\n]*timeout|controller is down|Disabling device)", _node("io-error")),
     Signal(
         "read-only",
-        r"(?:EXT4-fs \((?P<device>[\w-]+)\): Remounting filesystem read-only|XFS \([\w-]+\): (?:Shutting down filesystem|Corruption of in-memory data)"
+        r"(?:EXT4-fs \((?P<device>[\w-]+)\): Remounting filesystem read-only|"
+        r"XFS \([\w-]+\): (?:Shutting down filesystem|Corruption of in-memory data)"
         r"|EXT4-fs error \(device [\w-]+\))",
         _node("read-only"),
     ),

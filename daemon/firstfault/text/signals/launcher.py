@@ -26,11 +26,11 @@ def _closing(by: str) -> Read:
 
 
 def _escalation(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
-    yield Reading("kill-escalation", Who(pid=whole(groups["pid"])), {"by": "torchelastic"}, keep="node")
+    yield Reading("kill-escalation", Who(pid=whole(groups["pid"])), {"by": "launcher"}, keep="node")
 
 
 def _not_ending(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
-    yield Reading("kill-escalation", Who(pid=whole(groups["pid"])), {"by": "torchelastic", "what": "uninterruptible"}, keep="node")
+    yield Reading("kill-escalation", Who(pid=whole(groups["pid"])), {"by": "launcher", "what": "uninterruptible"}, keep="node")
 
 
 # Rendezvous

@@ -18,8 +18,14 @@ if TYPE_CHECKING:
 _STEP = re2.compile(r"(?i)\b(?:global[_ ]?steps?|steps?|iteration|iter)\W{0,4}(\d+)")
 
 
+# "evaluation starts when training is done", "training complete: 40%"
+_NOT_YET = re2.compile(r"(?i)\b(?:not|until|when|once|if|before|will|unless)\b[^\n]{0,40}\b(?:training|exhausted|group)|\d%")
+
+
 def _finished(what: str) -> Read:
     def read(_groups: Groups, line: ReadLine) -> Iterable[Reading]:
+        if _NOT_YET.search(line.message):
+            return
         step = _STEP.search(line.message)
         yield Reading("finished", values=given(what=what, step=int(step.group(1)) if step else None))
 
@@ -30,7 +36,7 @@ def _checkpoint(what: str) -> Read:
     def read(groups: Groups, line: ReadLine) -> Iterable[Reading]:
         step = _STEP.search(line.message)
         number = whole(groups.get("step")) or (int(step.group(1)) if step else None)
-        yield Reading("checkpoint", values=given(what=what, path=groups.get("path"), step=number))
+        yield Reading("checkpoint", values=given(what=what, path=(groups.get("path") or "").rstrip(".") or None, step=number))
 
     return read
 
@@ -47,7 +53,7 @@ def _setting(name: str, value: str | None = None) -> Read:
     return read
 
 
-_ADVISED = re2.compile(r"(?i)\b(?:with|passing|set|setting|try|export|use|using|enable|by) (?:NCCL|TORCH|CUDA|GLOO|PYTHON)[A-Z0-9_]*=")
+_ADVISED = re2.compile(r"(?i)\b(?:with|passing|set|setting|try|use|using|enable|by) (?:NCCL|TORCH|CUDA|GLOO|PYTHON)[A-Z0-9_]*=")
 
 
 def _named_setting(groups: Groups, line: ReadLine) -> Iterable[Reading]:
@@ -188,14 +194,21 @@ CONTEXT = (
     Signal("nccl-version", r"NCCL version (?P<value>\d[\w.+]*)", _nccl_version, _FIRST),
     Signal("cuda-driver", r"cudaDriverVersion (?P<value>\d+)", _cuda_driver, _FIRST),
     Signal(
-        "torch-version", r"(?i)\b(?:py)?torch(?: version)?(?:[ :=.]{1,40}|==)v?(?P<value>\d+\.\d+\.\d+[\w.+]*)", _version("torch"), _FIRST
+        "torch-version",
+        r"(?i)\b(?:py)?torch(?:[ _.]version)?['\"]?(?:[ :=.]{1,60}['\"]?|==)v?(?P<value>\d+\.\d+\.\d+[\w.+]*)",
+        _version("torch"),
+        _FIRST,
     ),
-    Signal("torch-version-word", r"(?i)\btorch\.?_?version_?['\"]?[ :=]+['\"]?(?P<value>\d+\.\d+[\w.+]*)", _version("torch"), _FIRST),
     Signal("deepspeed-version", r"DeepSpeed info: version=(?P<value>[\w.+]+)", _version("deepspeed"), _FIRST),
     Signal("driver-version", r"NVIDIA UNIX [\w ]*?Kernel Module[\w ]*? +(?P<value>\d+\.\d+[.\d]*)", _version("driver"), _FIRST),
     Signal("jax-version", r"(?i)\bjax(?:lib)? version:? (?P<value>\d+\.\d+[\w.+]*)", _version("jax"), _FIRST),
-    Signal("layout-fsdp", r"FullyShardedDataParallel|torch/distributed/fsdp/|Saving FSDP model", _layout("fsdp", "on"), _FIRST),
-    Signal("layout-zero", r"(?i)zero[_ ](?:optimization[_ ])?stage\W{1,4}(?P<value>[0-3])\b", _layout("zero_stage"), _FIRST),
+    Signal(
+        "layout-fsdp",
+        r"FullyShardedDataParallel|torch/distributed/fsdp/|FSDP firing post-backward|Saving FSDP model",
+        _layout("fsdp", "on"),
+        _FIRST,
+    ),
+    Signal("layout-zero", r"(?i)\bzero[_ ](?:optimization)?\W{0,6}_?stage\W{1,6}(?P<value>[0-3])\b", _layout("zero_stage"), _FIRST),
     Signal("layout-megatron", r"using world size: \d+, data-parallel[ -]size: ", _megatron_layout, _FIRST),
     Signal("layout-megatron-tp", r"initialized tensor model parallel with size (?P<value>\d+)", _layout("tensor_parallel"), _FIRST),
     Signal("layout-megatron-pp", r"initialized pipeline model parallel with size (?P<value>\d+)", _layout("pipeline_parallel"), _FIRST),

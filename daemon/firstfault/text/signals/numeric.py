@@ -75,7 +75,12 @@ def _values(_groups: Groups, line: ReadLine) -> Iterable[Reading]:
             yield Reading("numeric", values=given(what=_what(found.group(3)), name=name, step=step))
 
 
+_MEGATRON = " in local "
+
+
 def _megatron(groups: Groups, line: ReadLine) -> Iterable[Reading]:
+    if "Unexpected result" in line.message:
+        return
     who = Who(rank=whole(groups.get("rank")), node=node_name(groups.get("node")))
     name = "grad_norm" if "norm" in (groups["where"] or "") else "loss"
     yield Reading("numeric", who, given(what=_what(groups["value"] or ""), name=name, step=_step_of(line)))
@@ -88,6 +93,8 @@ def _unexpected(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
 
 def _said(what: str, name: str | None = None) -> Read:
     def read(groups: Groups, line: ReadLine) -> Iterable[Reading]:
+        if _MEGATRON in line.message:  # has its own reader
+            return
         yield Reading("numeric", values=given(what=what, name=name or groups.get("name"), step=_step_of(line)))
 
     return read
@@ -120,7 +127,8 @@ SIGNALS = (
     ),
     Signal(
         "said-nan",
-        r"(?i)\b(?:found|detected|encountered|contains an?|got) nans?\b(?: in (?:the )?(?P<name>loss|gradients?|grad_norm|activations?))?",
+        r"(?i)\b(?:found nans?|detected nans?|encountered nans?|contains an? nans?|got nans?)\b"
+        r"(?: in (?:the )?(?P<name>loss|gradients?|grad_norm|activations?))?",
         _said("nan"),
     ),
     Signal("said-not-finite", r"(?i)\b(?P<name>loss|grad(?:ient)?[ _]norm) is (?:not |non-?)finite", _said("nan")),

@@ -135,7 +135,7 @@ def _jax_leader(_groups: Groups, _line: ReadLine) -> Iterable[Reading]:
 # Mismatches
 
 _FINGERPRINT = re2.compile(
-    r"(?i)Rank (\d+) is running (?:collective: )?CollectiveFingerPrint\((?:SequenceNumber=(\d+), )?OpType=(\w+)"
+    r"(?i)Rank (\d+) is running (?:inconsistent )?(?:collective: )?CollectiveFingerPrint\((?:SequenceNumber=(\d+), )?OpType=(\w+)"
     r"(?:, TensorShape=(\[[^\]]*\]))?(?:, TensorDtypes=(\w+))?"
 )
 

@@ -33,26 +33,45 @@ def _bound(who: Who, by: str, **values: object) -> Reading:
 # What trainers print when they start
 
 
-def _start(who: Who, by: str, world: int | None, **values: object) -> Iterable[Reading]:
-    yield Reading("start", who, given(rank=who.rank, world_size=world))
+def _joined(who: Who, by: str, world: int | None) -> Iterable[Reading]:
     if who != NOBODY:
-        yield _bound(who, by, world_size=world, **values)
+        yield _bound(who, by, world_size=world)
     if world is not None:
         yield Reading("world-size", values={"n": world})
+
+
+def _start(who: Who, by: str, world: int | None) -> Iterable[Reading]:
+    yield Reading("start", who, given(rank=who.rank, world_size=world))
+    yield from _joined(who, by, world)
 
 
 _LOCAL = re2.compile(r"(?i)local[_ -]?rank['\"]?[ =:]+['\"]?(\d+)")
 _PID = re2.compile(r"(?i)\bpid['\"]?[ =:]+(\d+)")
 
 
+# a rank of something smaller than the job
+_PARTIAL = re2.compile(r"(?i)(?:parallel|\b[dtpces]p|group|node|replica|stage|shard)[ _-]+(?:rank|world)")
+_GLOBAL = re2.compile(r"(?i)(?:^|[^a-z_])(?:global[_ ]|world[_ ])?rank['\"]?[ =:]{1,3}['\"]?(\d+)")
+_BEGINS = re2.compile(r"(?i)\b(?:initiali[sz]|start|launch|spawn|set(?:ting)? up|setup|join|connect)")
+
+
+def _named(rank: int | None, line: ReadLine) -> Who:
+    local, pid = _LOCAL.search(line.text), _PID.search(line.message)
+    return Who(rank=rank, local_rank=int(local.group(1)) if local else None, pid=int(pid.group(1)) if pid else None)
+
+
 def _rank_of_world(groups: Groups, line: ReadLine) -> Iterable[Reading]:
-    local, pid = _LOCAL.search(line.message), _PID.search(line.message)
-    who = Who(
-        rank=whole(groups["rank"]),
-        local_rank=int(local.group(1)) if local else None,
-        pid=int(pid.group(1)) if pid else None,
-    )
-    yield from _start(who, "start-line", whole(groups["world"]))
+    if _PARTIAL.search(line.message):
+        return
+    told = _start if _BEGINS.search(line.message) else _joined
+    yield from told(_named(whole(groups["rank"]), line), "start-line", whole(groups["world"]))
+
+
+def _rank_and_world(groups: Groups, line: ReadLine) -> Iterable[Reading]:
+    # the rank may have been taken for a prefix, and is then the speaker's
+    rank = _GLOBAL.search(line.text)
+    if rank and not _PARTIAL.search(line.message):
+        yield from _joined(_named(int(rank.group(1)), line), "start-line", whole(groups["world"]))
 
 
 def _process_group_pid(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
@@ -107,7 +126,7 @@ _ENVIRONMENT = re2.compile(
 
 
 def _environment(_groups: Groups, line: ReadLine) -> Iterable[Reading]:
-    told = dict(found.groups() for found in _ENVIRONMENT.finditer(line.message))
+    told = dict(found.groups() for found in _ENVIRONMENT.finditer(line.text))
     who = Who(rank=whole(told.get("RANK")), local_rank=whole(told.get("LOCAL_RANK")))
     world = whole(told.get("WORLD_SIZE"))
     if who != NOBODY:
@@ -202,17 +221,11 @@ def _interface(groups: Groups, line: ReadLine) -> Iterable[Reading]:
 SIGNALS = (
     Signal(
         "rank-of-world",
-        r"(?i)\brank['\"]?(?: |=|: ?)(?P<rank>\d+)"
-        r"(?:/| of |,? (?:\w+[ =:]+\d+,? )*?world[_ ]size['\"]?(?:=|: ?| ))(?P<world>\d+)[ ,;]+local[_ -]?rank",
+        r"(?i)\brank['\"]?(?: |=|: ?)(?P<rank>\d+)(?:/| of )(?P<world>\d+)[ ,;]+local[_ -]?rank",
         _rank_of_world,
         "first",
     ),
-    Signal(
-        "rank-and-world",
-        r"(?i)\[?\brank['\"]?(?:=|: ?)(?P<rank>\d+),? (?:local[_ ]rank(?:=|: ?)\d+,? )?world[_ ]size['\"]?(?:=|: ?)(?P<world>\d+)",
-        _rank_of_world,
-        "first",
-    ),
+    Signal("rank-and-world", r"(?i)\bworld[_ ]size['\"]?(?:=|: ?| )(?P<world>\d+)", _rank_and_world, "first"),
     Signal("process-group-pid", r"initialized process group [^\n]{0,40}\bpid (?P<pid>\d+)", _process_group_pid, "first"),
     Signal("lightning-member", r"GLOBAL_RANK: (?P<rank>\d+), MEMBER: \d+/(?P<world>\d+)", _lightning_member, "first"),
     Signal(
