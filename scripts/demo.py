@@ -195,9 +195,8 @@ def tell(one: dict[str, Any], url: str) -> bool:
     for line in metrics.splitlines():
         if line.startswith("firstfault_incident_open{"):
             say(f"    $ curl -s {url}/metrics | grep incident_open\n      {line}")
-    say(
-        f"\n==> {'Right' if right else 'WRONG'}: the record that rank {GUILTY[0]} could not read ended the job; the others lost their connection to it."
-    )
+    truth = f"a record that rank {_list(GUILTY)} could not read ended the job; the others lost their connection to it"
+    say(f"\n==> {'Right' if right else 'WRONG'}: {truth}.")
     return right
 
 

@@ -6,15 +6,16 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from firstfault.errors import UsageError
+from firstfault.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from firstfault.model import Batch, Diagnosis
     from firstfault.rules.catalogue import RuleSet
+    from firstfault.sources.saved import Artifact, Notes
 
 EXIT_NOTHING, EXIT_NAMED, EXIT_UNDETERMINED = 0, 1, 3  # 2: bad usage, configuration or input, as every command
 _EPILOG = """\
@@ -52,13 +53,15 @@ def diagnose(args: argparse.Namespace) -> tuple[Diagnosis, RuleSet]:
     from firstfault.correlate.incident import Limits
     from firstfault.pipeline import Pipeline, Settings
     from firstfault.rules.load import load, shipped_folder
+    from firstfault.sources.saved import SavedLogs
 
-    zone = _zone(args.zone)
+    logs = SavedLogs(args.paths, {"job": args.job} if args.job else {}, _zone(args.zone))
     rules = load([shipped_folder(), *args.rules] if args.rules else None)
     pipeline = Pipeline(rules, Settings(limits=Limits(world_size=args.world_size)))
-    for batch in _with_progress(_batches(args, zone), sys.stderr):
+    for batch in _with_progress(_only_logs(logs.read(), sys.stderr), sys.stderr):
         pipeline.feed(batch)
     pipeline.finish()
+    _complain(logs.notes, args.paths, sys.stderr)
     return pipeline.diagnosis(), rules
 
 
@@ -80,6 +83,28 @@ def write(diagnosis: Diagnosis, rules: RuleSet, style: str, out: TextIO) -> None
     from firstfault.render.report import dump, to_json, to_markdown
 
     out.write(dump(to_json(diagnosis, rules), indent=True).decode() + "\n" if style == "json" else to_markdown(diagnosis, rules))
+
+
+def _only_logs(found: Iterable[Batch | Artifact], complaints: TextIO) -> Iterator[Batch]:
+    """Pass log lines on; dumps beside them are named, so that nobody takes them for read."""
+    from firstfault.model import Batch
+
+    for one in found:
+        if isinstance(one, Batch):
+            yield one
+        else:
+            print(f"{one.stream.path}: a {one.kind} dump: not looked at", file=complaints)
+
+
+def _complain(notes: Notes, paths: Sequence[str], out: TextIO) -> None:
+    """Say what could not be read; InputError where nothing could."""
+    for complaint in notes.complaints:
+        print(complaint, file=out)
+    if notes.more_complaints:
+        print(f"{notes.more_complaints} more complaints of this kind", file=out)
+    if not notes.streams:
+        skipped = f"; {notes.skipped} files were left out as no logs: name one to have it read" if notes.skipped else ""
+        raise InputError(f"{', '.join(paths)}: no log found{skipped}")
 
 
 def _with_progress(batches: Iterable[Batch], out: TextIO) -> Iterator[Batch]:
