@@ -159,8 +159,8 @@ def _sentence_faults(rules: RuleSet) -> Iterator[Fault]:
             users[sentence].add(entry.fingerprint)
     for sentence, names in users.items():
         if len(names) > MAX_SAME_SENTENCE:
-            first = rules.entries[min(names)]
-            yield Fault(first.file, 0, f"sentence in {len(names)} entries ({', '.join(sorted(names)[:5])}, ...): {sentence[:120]!r}")
+            first, shown = rules.entries[min(names)], ", ".join(sorted(names)[:5]) + (", ..." if len(names) > 5 else "")
+            yield Fault(first.file, 0, f"sentence in {len(names)} entries ({shown}): {sentence[:120]!r}")
 
 
 def _title_faults(rules: RuleSet) -> Iterator[Fault]:

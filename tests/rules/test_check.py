@@ -1,0 +1,198 @@
+"""Checking entries: nothing without proof, nothing that sees failures where there are none, nothing said four times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from firstfault.rules.check import Report, check
+from firstfault.rules.healthy import healthy_lines
+from tests.rules.make import entry, symptom, write
+
+QUIET = ["step 1 loss 2.0"]
+
+
+def report(tmp_path: Path, *entries: dict, healthy: list[str] = QUIET) -> Report:
+    """Check these entries alone."""
+    return check([write(tmp_path / "rules", *entries)], healthy)
+
+
+def said(found: Report) -> list[str]:
+    """Return what is wrong."""
+    return [fault.message for fault in found.faults]
+
+
+def test_a_good_entry_passes(tmp_path: Path) -> None:
+    """The good entry has no fault, and is counted."""
+    found = report(tmp_path, entry())
+    assert said(found) == []
+    assert found.counts["area"] == {"host-system": 1}
+    assert found.counts["maturity"] == {"sandbox": 1}
+
+
+def step(**parts: str) -> dict:
+    """Return a fix of one step."""
+    return {"fix": {"summary": "x", "steps": [{"do": "Do it.", **parts}]}}
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"match": entry()["match"][:1]}, "1 texts under match; at least 2"),
+        ({"no_match": []}, "0 near misses under no_match; at least 2"),
+        ({"references": []}, "no references"),
+        ({"related": ["widget-jan"]}, "related entry 'widget-jan' does not exist"),
+        ({"recheck": ["gone"]}, "related entry 'gone' does not exist"),
+        (
+            {"symptoms": [symptom(), symptom(id="stop", signature=False, any=["widget stopped"], captures=None)]},
+            "'stop' has no text under match",
+        ),
+        ({"match": [{"line": "widget 7 jammed", "symptom": "jam"}] * 2}, "capture 'unit' is asserted in no example"),
+        (step(stack="pytorch", code="FSDP(model)", language="python"), "fix step 1 uses an option of pytorch without needs"),
+        (step(command="export NCCL_DEBUG=INFO"), "fix step 1 uses NCCL_DEBUG without needs"),
+    ],
+)
+def test_an_entry_without_proof_is_refused(tmp_path: Path, change: dict, fault: str) -> None:
+    """Each thing that an entry owes is asked for."""
+    assert any(fault in message for message in said(report(tmp_path, {**entry(), **change})))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        step(stack="pytorch", code="FSDP(model)", language="python", needs="torch>=2.0"),
+        step(command="export NCCL_DEBUG=INFO", needs="nccl>=2.3"),
+        step(command="export CUDA_VISIBLE_DEVICES=0"),
+        step(stack="slurm", command="scontrol show job 1"),
+        step(stack="pytorch"),
+    ],
+)
+def test_a_step_that_names_its_package_passes(tmp_path: Path, change: dict) -> None:
+    """A step needs a package only where it names an option of one."""
+    assert said(report(tmp_path, {**entry(), **change})) == []
+
+
+def test_an_option_without_its_file_is_a_note(tmp_path: Path) -> None:
+    """A missing `where` refuses nothing, but is told."""
+    found = report(tmp_path, {**entry(), **step(command="export NCCL_DEBUG=INFO", needs="nccl>=2.3")})
+    assert [note.message for note in found.notes] == ["fix step 1 names nccl>=2.3 without where: the file or page that defines the option"]
+
+
+def twin(**changes: object) -> dict:
+    """Return a second entry that matches the first one's examples."""
+    return entry(fingerprint="widget-dust", title="Widget dusty", **changes)
+
+
+def test_two_entries_that_match_one_line_are_told(tmp_path: Path) -> None:
+    """An example that another entry matches too is a fault of both, until one says why it is right."""
+    found = report(tmp_path, entry(), twin())
+    assert sum("matches this example too" in message for message in said(found)) == 2
+
+
+def test_a_declared_overlap_is_shown_with_its_reason(tmp_path: Path) -> None:
+    """One declaration is enough for both directions."""
+    found = report(tmp_path, entry(overlaps={"widget-dust": "dust jams"}), twin())
+    assert said(found) == []
+    assert {(one.owner, one.other, one.reason) for one in found.overlaps} == {
+        ("widget-jam", "widget-dust", "dust jams"),
+        ("widget-dust", "widget-jam", "dust jams"),
+    }
+
+
+def test_context_lines_compete_with_nobody(tmp_path: Path) -> None:
+    """A symptom that only tells of versions or recovery may stand beside any failure."""
+    assert said(report(tmp_path, entry(), twin(symptoms=[symptom(role="context")]))) == []
+
+
+def test_only_the_line_that_an_excerpt_is_about_is_compared(tmp_path: Path) -> None:
+    """A longer excerpt shows what follows too, which is other entries' business."""
+    excerpt = [{"lines": "widget 7 jammed\nfan 3 stopped\n", "symptom": "jam", "captures": {"unit": 7}}, entry()["match"][1]]
+    fan = {"symptoms": [symptom(any=["fan (?P<unit>\\d+) stopped"])], "no_match": [{"line": "fan spins", "why": "x"}] * 2}
+    other = twin(**fan, match=[{"line": "fan 3 stopped", "symptom": "jam", "captures": {"unit": 3}}] * 2)
+    assert said(report(tmp_path, entry(match=excerpt), other)) == []
+
+
+def test_a_failure_seen_in_a_healthy_line_is_refused(tmp_path: Path) -> None:
+    """A pattern that a healthy line matches names the symptom and the line."""
+    found = report(tmp_path, entry(), healthy=["all well", "self test: widget 0 jammed as expected"])
+    assert said(found) == ["symptom 'jam' sees a failure in a healthy line: 'self test: widget 0 jammed as expected'"]
+
+
+def test_a_context_that_a_healthy_job_may_have_excuses_nothing(tmp_path: Path) -> None:
+    """Conditions on the attempt count as met on healthy lines."""
+    made = entry(symptoms=[symptom(context=["fan"])], match=[{**one, "given": ["fan"]} for one in entry()["match"]])
+    assert len(said(report(tmp_path, made, healthy=["self test: widget 0 jammed as expected"]))) == 1
+
+
+def test_a_numeric_symptom_is_held_against_healthy_step_lines(tmp_path: Path) -> None:
+    """A NaN in a healthy log is refused; a word that holds "nan" is none."""
+    text = "{'loss': nan, 'grad_norm': 1.0, 'learning_rate': 1e-05, 'epoch': 0.1}"
+    example = [{"line": text, "symptom": "jam"}] * 2
+    made = entry(symptoms=[symptom(any=None, captures=None, numeric={"name": "loss", "is": "nan"})], match=example)
+    assert said(report(tmp_path, made, healthy=["number of nan iterations:   0 | loss: 1.0"])) == []
+    assert len(said(report(tmp_path, made, healthy=[text]))) == 1
+
+
+def test_a_sentence_in_more_than_three_entries_is_refused(tmp_path: Path) -> None:
+    """Boiler plate helps nobody at 3 a.m.; three entries may share a sentence, a fourth may not."""
+    sentence = "Please contact the team that owns it."
+    made = [
+        entry(
+            fingerprint=f"jam-{number}",
+            title=f"Jam {number}",
+            scale=sentence,
+            mechanism=[{"cause": f"Dust number {number} got into the widget.", "symptoms": ["jam"]}],
+            summary=f"Widget {number} of one host jammed.",
+            looks_like=f"Rank {number} stops and says so.",
+            does_not_establish=f"Where dust {number} came from.",
+            symptoms=[symptom(any=[f"widget number{number} (?P<unit>\\d+) jammed"])],
+            match=[{"line": f"widget number{number} 7 jammed", "symptom": "jam", "captures": {"unit": 7}}] * 2,
+            no_match=[{"line": "fine", "why": "x"}] * 2,
+        )
+        for number in range(4)
+    ]
+    assert said(report(tmp_path / "three", *made[:3])) == []
+    assert said(report(tmp_path / "four", *made)) == [
+        "sentence in 4 entries (jam-0, jam-1, jam-2, jam-3): 'please contact the team that owns it'"
+    ]
+
+
+def test_equal_titles_are_refused(tmp_path: Path) -> None:
+    """A reader tells entries apart by their titles."""
+    other = entry(
+        fingerprint="fan-jam",
+        symptoms=[symptom(any=["fan number (?P<unit>\\d+) jammed"])],
+        match=[{"line": "fan number 7 jammed", "symptom": "jam", "captures": {"unit": 7}}] * 2,
+        no_match=[{"line": "fine", "why": "x"}] * 2,
+    )
+    assert said(report(tmp_path, entry(), other)) == ["title is shared by fan-jam, widget-jam; a reader must tell them apart"]
+
+
+# the healthy day ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_healthy_day_is_the_same_everywhere() -> None:
+    """One seed gives one day, another seed another one."""
+    first = list(healthy_lines(2000))
+    assert first == list(healthy_lines(2000))
+    assert first != list(healthy_lines(2000, seed=8))
+    assert len(set(first)) > 1900
+
+
+def test_the_healthy_day_has_all_kinds_of_lines() -> None:
+    """Step lines of all frameworks, start-ups, saves, warnings and handled errors, behind all kinds of prefixes."""
+    text = "\n".join(healthy_lines(5000))
+    for part in (
+        "lm loss:",
+        "global_step=",
+        "'train_runtime'",
+        "completed step:",
+        "NCCL INFO",
+        "OVERFLOW!",
+        "retrying download",
+        "[default3]:",
+        " stdout F ",
+    ):
+        assert part in text
+    assert "{" + "step" not in text
