@@ -134,7 +134,7 @@ class Correlator:
             key = replace(run.key, run=part.run, attempt=part.number)
             window = Window(key, part.observations, self.rules, self.limits.world_size)
             judged.append((window, decide(window)))
-        return judged
+        return [(window, None if _restart_noise(judged, index) else decision) for index, (window, decision) in enumerate(judged)]
 
     def _review(self, run: _Run, now: float | None) -> list[Change]:
         run.dirty = False
@@ -273,6 +273,16 @@ def _material(before: Incident, after: Incident) -> bool:
     """Tell whether somebody who was paged must hear of the change: another rank, scope or failure."""
     one, two = before.verdict, after.verdict
     return (one.scope, one.ranks, one.nodes, before.fingerprint) != (two.scope, two.ranks, two.nodes, after.fingerprint)
+
+
+def _restart_noise(judged: list[tuple[Window, Decision | None]], index: int) -> bool:
+    """A restart that never got going and shows no fault of its own failed of what ended the attempt before it."""
+    window, decision = judged[index]
+    if index == 0 or decision is None or _progresses(window, 1):
+        return False
+    earlier = [known for before, known in judged[:index] if before.key.run == window.key.run]
+    hard = any(clue.kind in ("own-cause", "exit", "node", "outside") and clue.weight >= 3.0 for clue in decision.verdict.clues)
+    return any(earlier) and not hard
 
 
 def _progresses(window: Window, steps: int) -> bool:

@@ -232,7 +232,9 @@ def _strongest(window: Window, scales: _Scales, findings: list[Finding]) -> tupl
     share = _share(scales, team, best)
     if share < NAME_ABOVE:
         return _undetermined(window, scales, findings)
-    fingerprint = _fingerprint(window, scales.behind[top]) or _loudest(window)
+    fingerprint = _fingerprint(
+        window, scales.behind[top], [one for one in findings if one.kind == "node" and not one.suspects]
+    ) or _loudest(window)
     return _named(window, team, share, fingerprint), fingerprint
 
 
@@ -244,16 +246,23 @@ def _team(scales: _Scales, top: Suspect, best: float) -> tuple[Suspect, ...]:
 
 
 def _share(scales: _Scales, team: tuple[Suspect, ...], best: float) -> float:
-    rivals = [score for suspect, score in scales.scores.items() if suspect not in team and score > 0]
-    return math.exp(best) / (math.exp(best) + sum(map(math.exp, rivals)) + math.exp(weight("nobody")))
+    """Weigh the team against its rivals and the unseen cause; those that only one and the same finding names are one rival."""
+    rivals: dict[tuple[int, ...], float] = {}
+    for suspect, score in scales.scores.items():
+        if suspect not in team and score > 0:
+            key = tuple(sorted(id(finding) for finding in scales.behind[suspect]))
+            rivals[key] = max(score, rivals.get(key, 0.0))
+    return math.exp(best) / (math.exp(best) + sum(map(math.exp, rivals.values())) + math.exp(weight("nobody")))
 
 
-def _fingerprint(window: Window, findings: list[Finding]) -> str | None:
+def _fingerprint(window: Window, findings: list[Finding], unmapped: list[Finding]) -> str | None:
     """Return the entry of the strongest finding that speaks for one; a machine's fault explains a silent or killed rank."""
     speaking = [finding for finding in findings if finding.fingerprint and finding.weight > 0]
     order = {"own-cause": 0, "node": 1, "exit": 2, "behind": 3, "silence": 4}
     known = [f for f in speaking if f.kind != "own-cause" or f.name != "own-exception"]
     pick = min(known or speaking, key=lambda f: (order.get(f.kind, 5), -f.weight), default=None)
+    if pick is not None and pick.kind in ("silence", "exit", "behind") and window.single_machine:
+        pick = next((f for f in unmapped if f.fingerprint), pick)
     own = next((f for f in speaking if f.name == "own-exception"), None)
     if pick is not None and own is not None and pick.kind in ("exit", "behind", "silence"):
         return own.fingerprint

@@ -67,7 +67,9 @@ class Window:
         return [fact for name in names for fact in self._facts.get(name, ())]
 
     def who(self, one: Observation) -> Suspect | None:
-        """Return whom an observation is about."""
+        """Return whom an observation is about; a symptom that captured a rank says so itself."""
+        if isinstance(one, Event) and one.who.rank is None and isinstance(one.captures.get("rank"), int):
+            return of_rank(int(one.captures["rank"]))
         found = self.roster.resolve(one.who, one.stream)
         if found is not None and found.kind == "node" and one.who.group_rank is not None and isinstance(one, Fact | Event):
             return self._by_group_rank(one) or found
@@ -212,14 +214,19 @@ class Window:
 
     def stopped_outside_before(self, dossier: Dossier) -> bool:
         """Tell whether a stop from outside precedes a process's end: by position in one stream, by time across streams."""
-        for stop in self.facts("stopped-outside"):
-            for end in dossier.exits:
-                if stop.stream == end.stream:
-                    if stop.offset <= end.offset:
-                        return True
-                elif stop.time.at is None or end.time.at is None or stop.time.at <= end.time.at + 1.0:
-                    return True
-        return False
+        stops = [stop for stop in self.facts("stopped-outside") if stop.values.get("reason") != "cancelled" or not self._odd_end(dossier)]
+        return any(_precedes(stop, end) for stop in stops for end in dossier.exits)
+
+    def _odd_end(self, dossier: Dossier) -> bool:
+        """A step is also cancelled because one task ended; that one's end differs from what the cancelling did to the rest."""
+        ends = [other.code for other in self.processes.values() if other.code not in (None, 0)]
+        return dossier.code is not None and 2 * ends.count(dossier.code) < len(ends)
+
+    @cached_property
+    def unowned_words(self) -> bool:
+        """Tell whether somebody unknown printed a fault, a time-out or a loss: then no process is silent for sure."""
+        loud = [event for event in self.events if event.role in ("initiating", "either", "collateral")]
+        return any(one.who.agent is False and self.who(one) is None for one in [*loud, *self.facts("collective-wait", "peer-lost")])
 
     @cached_property
     def single_machine(self) -> bool:
@@ -249,6 +256,12 @@ def _file(dossier: Dossier, one: Observation) -> None:
         if drawer:
             getattr(dossier, drawer).append(one)
         dossier.spoke = dossier.spoke or (one.name not in _ABOUT_OTHERS and one.values.get("by") not in _REPORTERS and not one.who.agent)
+
+
+def _precedes(stop: Fact, end: Fact) -> bool:
+    if stop.stream == end.stream:
+        return stop.offset <= end.offset
+    return stop.time.at is None or end.time.at is None or stop.time.at <= end.time.at + 1.0
 
 
 _REPORTERS = frozenset(

@@ -120,17 +120,18 @@ def _several(group: Group) -> bool:
 
 def _odd_ones(window: Window, group: Group) -> Iterator[Finding]:
     """One operation or size against all others at one sequence number."""
-    at: dict[int, dict[Suspect, Fact]] = defaultdict(dict)
-    for suspect, facts in group.waits.items():
-        for fact in facts:
-            if isinstance(fact.values.get("seq"), int):
-                at[fact.values["seq"]][suspect] = fact
-    for seq, facts in sorted(at.items()):
-        yield from _minority(window, {suspect: _shape(fact.values) for suspect, fact in facts.items()}, facts, f"at number {seq}")
+    for table in (group.waits, group.counts):
+        at: dict[int, dict[Suspect, Fact]] = defaultdict(dict)
+        for suspect, facts in table.items():
+            for fact in facts:
+                if isinstance(fact.values.get("seq"), int) and fact.values.get("op"):
+                    at[fact.values["seq"]][suspect] = fact
+        for seq, facts in sorted(at.items()):
+            yield from _minority(window, {suspect: _shape(fact.values) for suspect, fact in facts.items()}, facts, f"at number {seq}")
 
 
-def _shape(values: Mapping[str, Any]) -> tuple:
-    return values.get("op"), values.get("numel_in"), values.get("numel_out")
+def _shape(values: Mapping[str, Any]) -> object:
+    return values.get("fingerprint") or (values.get("op"), values.get("numel_in"), values.get("numel_out"))
 
 
 def _minority(window: Window, shapes: Mapping[Suspect, object], facts: Mapping[Suspect, Fact], place: str) -> Iterator[Finding]:

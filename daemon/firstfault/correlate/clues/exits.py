@@ -47,18 +47,25 @@ def _ended(window: Window, dossier: Dossier) -> tuple[str, str, str | None] | No
         return None
     signal = signal_of(code)
     if signal == 0:
-        return _by_code(dossier, code)
+        return _by_code(window, dossier, code)
     if signal == 9:
         return _killed(window, dossier)
     if signal in CRASH_SIGNALS:
         return "exit-crash", f"died of {CRASH_SIGNALS[signal]} (exit code {code})", window.by_exit(code) or "silent-exit"
-    if signal == 6 and not dossier.waited and not dossier.collateral and not dossier.faults:
+    if signal == 6 and not _explained(window, dossier):
         return "exit-abort", f"aborted (SIGABRT, exit code {code}) without a wait or loss of its own", window.by_exit(code) or "silent-exit"
     return None
 
 
-def _by_code(dossier: Dossier, code: int) -> tuple[str, str, str | None] | None:
+def _explained(window: Window, dossier: Dossier) -> bool:
+    """Its own words explain the end; words or waits that nobody owns may be those of a process known by pid or local rank only."""
     if dossier.events or dossier.waited:
+        return True
+    return dossier.suspect.rank is None and (window.unowned_words or bool(window.waiters))
+
+
+def _by_code(window: Window, dossier: Dossier, code: int) -> tuple[str, str, str | None] | None:
+    if _explained(window, dossier) or (code == 1 and window.unowned_words):
         return None
     if code == 1:
         return "exit-silent-one", "ended with exit code 1 and no word", "silent-exit"

@@ -31,16 +31,22 @@ def findings(window: Window) -> Iterator[Finding]:
 
 
 def _devices(window: Window) -> Iterator[Finding]:
-    seen: set[tuple[Suspect, object]] = set()
+    seen: set[tuple[Suspect | None, object]] = set()
     for fact in window.facts("device-fault"):
         suspect, code = window.who(fact), fact.values.get("code")
-        if suspect is None or code in FOLLOWING_XIDS or fact.values.get("caused_by") or (suspect, code) in seen:
+        if code in FOLLOWING_XIDS or fact.values.get("caused_by") or (suspect, code) in seen:
             continue
         seen.add((suspect, code))
-        name = "node-fault" if suspect.kind == "node" else "node-fault-mapped"
+        name = "node-fault" if suspect is None or suspect.kind == "node" else "node-fault-mapped"
+        whom = (suspect,) if suspect is not None else ()
         words = f"Xid {code}" if code is not None else fact.values.get("what", "a GPU fault")
         yield Finding(
-            "node", name, (suspect,), f"{label(suspect)}: the kernel reports {words}", lines_of(fact), window.fingerprint_at(fact)
+            "node",
+            name,
+            whom,
+            f"{label(suspect) if suspect else 'a machine of the job'}: the kernel reports {words}",
+            lines_of(fact),
+            window.fingerprint_at(fact),
         )
 
 

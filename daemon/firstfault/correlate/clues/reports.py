@@ -16,6 +16,9 @@ from firstfault.correlate.window import Window, lines_of
 from firstfault.model import Fact
 
 
+_LISTS_VICTIMS = frozenset({"jax", "horovod"})
+
+
 def findings(window: Window) -> Iterator[Finding]:
     """Yield what each report says, once."""
     yield from _lists(window)
@@ -35,7 +38,7 @@ def _lists(window: Window) -> Iterator[Finding]:
             suspects = tuple(of_rank(rank) for rank in ranks)
             yield Finding(
                 "report",
-                "report-list",
+                "peer-weak" if fact.values.get("of") in _LISTS_VICTIMS else "report-list",
                 suspects,
                 f"a report lists {labels(suspects)} as absent",
                 lines_of(fact),
@@ -49,7 +52,10 @@ def _whole(window: Window, ranks: tuple[int, ...]) -> bool:
 
 
 def _lagging(window: Window) -> Iterator[Finding]:
+    sizes = [fact.values["comm_size"] for fact in window.facts("lagging") if isinstance(fact.values.get("comm_size"), int)]
     for fact in window.facts("lagging"):
+        if fact.values.get("comm_size") not in (None, max(sizes, default=None)):
+            continue  # ranks of a smaller communicator are numbered within it
         suspects: tuple[Suspect, ...] = tuple(of_rank(rank) for rank in fact.values.get("ranks") or ())
         suspects += tuple(of_node(window.roster.node(node)) for node in fact.values.get("nodes") or ())
         if suspects:

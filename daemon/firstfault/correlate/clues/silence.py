@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from firstfault.correlate.clues import peers
 from firstfault.correlate.clues.base import Finding
 from firstfault.correlate.clues.exits import CRASH_SIGNALS, signal_of
 from firstfault.correlate.dossier import Dossier
@@ -46,7 +47,7 @@ def _mute(window: Window, suspect: Suspect) -> bool:
 def _silent(window: Window) -> Iterator[Finding]:
     mute = silent_ranks(window)
     waiting = len([one for one in window.waiters if one.rank is not None])
-    if not mute or waiting < 1 or 2 * len(mute) > max(waiting, 2) or not timed_out(window):
+    if not mute or waiting < 1 or 2 * len(mute) > max(waiting, 2) or not (timed_out(window) or _all_point_at(window, mute)):
         return
     heard = [rank for rank in mute if of_rank(rank) in window.dossiers and window.dossiers[of_rank(rank)].spoke]
     unheard = [rank for rank in mute if rank not in heard and visible(window, rank)]
@@ -71,6 +72,13 @@ def _silent(window: Window) -> Iterator[Finding]:
 def timed_out(window: Window) -> bool:
     """Tell whether anybody gave up waiting, so that silence has a meaning."""
     return bool(window.facts("collective-timeout", "collective-wait", "barrier-missing", "dump-signal"))
+
+
+def _all_point_at(window: Window, mute: tuple[int, ...]) -> bool:
+    """Every complaint that names a rank names a mute one, and several do."""
+    named = [peers.named(window, fact) for fact in window.facts("peer-lost")]
+    ranks = [one.rank for one in named if one is not None and one.rank is not None]
+    return len(ranks) >= 2 and set(ranks) <= set(mute)
 
 
 def visible(window: Window, rank: int) -> bool:
