@@ -108,13 +108,13 @@ def _now(then: float, fraction: str | None, move: Callable[[float], float]) -> t
     return datetime.fromtimestamp(int(exact), UTC), f"{fraction[0]}{tail}" if fraction else ""
 
 
-def replay(pieces: list[Piece], into: Path) -> None:
+def replay(pieces: list[Piece], into: Path, speed: float = SPEED) -> None:
     """Write the job's lines into files as time passes."""
     start, first = time.time(), pieces[0].at
     year = datetime.fromtimestamp(first, UTC).year
 
     def move(at: float) -> float:
-        return start + (at - first) / SPEED
+        return start + (at - first) / speed
 
     for piece in pieces:
         time.sleep(max(0.0, move(piece.at) - time.time()))
