@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import re2
 
-from firstfault.model import Who
 from firstfault.text.signals.base import Groups, Reading, Signal
-from firstfault.text.signals.parts import given, group_of, whole
+from firstfault.text.signals.parts import given, group_of, own_rank, whole
 
 if TYPE_CHECKING:
     from firstfault.text.lines import ReadLine
@@ -84,9 +83,8 @@ def _socket_wait(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
 
 
 def _store_barrier_wait(groups: Groups, line: ReadLine) -> Iterable[Reading]:
-    rank = whole(groups["rank"])
     joined, expected = whole(groups["joined"]), whole(groups["world"])
-    who = Who(rank=rank if line.who.rank is None else None, group_rank=rank)
+    who = own_rank(whole(groups["rank"]), line)
     yield Reading("collective-wait", who, given(backend="tcpstore", joined=joined, expected=expected))
 
 

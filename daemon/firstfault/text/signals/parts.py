@@ -173,16 +173,23 @@ def group_of(line: ReadLine) -> tuple[Who, dict[str, Any]]:
     """Return who speaks inside a process group, and the group, from `[PG ID 0 PG GUID 0(default_pg) Rank 4]` and its ancestors.
 
     The default group's ranks are the global ones; a group is known as the default one by its name, or by number 0 where no name is printed.
+    Torch up to 2.1 prints `[Rank 4]` and nothing else: taken for the global rank, and said to be `assumed`.
     """
     last = next(reversed(list(_BRACKETED.finditer(line.text))), None)
     if last is None:
         plain = _PLAIN_RANK.search(line.text)
         rank = int(plain.group(1)) if plain else line.who.group_rank
-        return Who(group_rank=rank), given(group_rank=rank)
+        who = own_rank(rank, line)
+        return who, given(group_rank=rank, assumed=True if who.rank is not None else None)
     rank, number, name = int(last.group("rank")), int(last.group("id")), last.group("name") or None
     default = name == "default_pg" or (name is None and number == 0)
     values = given(group=name, group_id=number, group_guid=last.group("guid"), group_rank=rank)
     return Who(rank=rank if default and line.who.rank is None else None, group_rank=rank), values
+
+
+def own_rank(number: int | None, line: ReadLine) -> Who:
+    """Return who a process is that calls itself by its rank in some group: the global rank where its line has no better name."""
+    return Who(rank=number if line.who.rank is None else None, group_rank=number)
 
 
 def nccl_speaker(line: ReadLine) -> Who:

@@ -9,7 +9,7 @@ import re2
 
 from firstfault.model import NOBODY, Who
 from firstfault.text.signals.base import Groups, Reading, Signal
-from firstfault.text.signals.parts import address, given, is_address, nccl_speaker, node_name, whole
+from firstfault.text.signals.parts import address, given, is_address, nccl_speaker, node_name, own_rank, whole
 
 if TYPE_CHECKING:
     from firstfault.text.lines import ReadLine
@@ -135,7 +135,7 @@ def _nccl_truncated(groups: Groups, line: ReadLine) -> Iterable[Reading]:
 
 
 def _unique_id(groups: Groups, line: ReadLine) -> Iterable[Reading]:
-    who = Who(group_rank=whole(groups["rank"]))
+    who = own_rank(whole(groups["rank"]), line)
     yield _lost(who, "tcpstore", _manner(line.message, "timeout"), "weak", peer_group_rank=whole(groups["peer"]))
 
 
@@ -162,8 +162,7 @@ def _efa(groups: Groups, line: ReadLine) -> Iterable[Reading]:
 
 def _monitored_barrier(groups: Groups, line: ReadLine) -> Iterable[Reading]:
     # rank 0 holds the verdict of the barrier; it is the suspect only where it says nothing itself
-    rank = whole(groups["rank"])
-    who = Who(rank=rank if line.who.rank is None else None, group_rank=rank)
+    who = own_rank(whole(groups["rank"]), line)
     yield _lost(who, "gloo", "timeout", "weak", peer_rank=0, of="barrier")
 
 

@@ -9,7 +9,7 @@ import re2
 
 from firstfault.model import Who
 from firstfault.text.signals.base import BlockSignal, Groups, Reading, Signal
-from firstfault.text.signals.parts import given, group_of, merged, numbers, whole
+from firstfault.text.signals.parts import given, group_of, merged, numbers, own_rank, whole
 
 if TYPE_CHECKING:
     from firstfault.text.lines import ReadLine
@@ -60,8 +60,7 @@ def _store_clients(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
 
 
 def _store_barrier(groups: Groups, line: ReadLine) -> Iterable[Reading]:
-    rank = whole(groups["rank"])
-    who = Who(rank=rank if line.who.rank is None else None, group_rank=rank)
+    who = own_rank(whole(groups["rank"]), line)
     values = given(ranks=[], of="store", joined=whole(groups["joined"]), expected=whole(groups["world"]))
     yield Reading("barrier-missing", who, values)
 
@@ -150,7 +149,7 @@ def _fingerprints(_groups: Groups, line: ReadLine) -> Iterable[Reading]:
         return
     seq = next((int(number) for _, number, *_ in found if number), None)
     prints = {int(rank): _print(op, shape, dtype) for rank, _, op, shape, dtype in found}
-    yield Reading("collective-mismatch", Who(group_rank=int(found[0][0])), given(seq=seq, fingerprints=prints))
+    yield Reading("collective-mismatch", own_rank(int(found[0][0]), line), given(seq=seq, fingerprints=prints))
 
 
 _PROCESS_SHAPE = re2.compile(r"- Process (\d+): (.{1,200})")
@@ -174,14 +173,14 @@ def _running(groups: Groups, line: ReadLine) -> Iterable[Reading]:
     yield Reading("collective-status", who, given(seq=seq, enqueued=seq, op=groups["op"], fingerprint=text) | group)
 
 
-def _parameter_counts(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
+def _parameter_counts(groups: Groups, line: ReadLine) -> Iterable[Reading]:
     counts = {int(groups["one"] or 0): int(groups["few"] or 0), int(groups["other"] or 0): int(groups["many"] or 0)}
-    yield Reading("model-mismatch", Who(group_rank=whole(groups["one"])), {"counts": counts})
+    yield Reading("model-mismatch", own_rank(whole(groups["one"]), line), {"counts": counts})
 
 
-def _parameter_shape(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
+def _parameter_shape(groups: Groups, line: ReadLine) -> Iterable[Reading]:
     # only ranks that differ from process 0 say this, of themselves
-    yield Reading("model-mismatch", Who(group_rank=whole(groups["rank"])), {"deviates": True})
+    yield Reading("model-mismatch", own_rank(whole(groups["rank"]), line), {"deviates": True})
 
 
 def _nccl_versions(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
