@@ -68,11 +68,13 @@ def decide(window: Window) -> Decision | None:
 
 def failed(window: Window, findings: list[Finding]) -> bool:
     """Tell whether the attempt came to harm, as opposed to noise in a job that went on or ended well."""
+    if _lasting_nan(window):
+        return True
     if _ended_well(window):
         return False
     if any(finding.weight > 0 and finding.kind not in ("report", "named-by-peers") for finding in findings):
         return True
-    if _lasting_nan(window) or any(_counts(window, event) for event in window.events):
+    if any(_counts(window, event) for event in window.events):
         return True
     return any(_unanswered(window, fact) for fact in window.facts(*_COMPLAINTS))
 

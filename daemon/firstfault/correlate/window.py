@@ -70,6 +70,8 @@ class Window:
         """Return whom an observation is about; a symptom that captured a rank says so itself."""
         if isinstance(one, Event) and one.who.rank is None and isinstance(one.captures.get("rank"), int):
             return of_rank(int(one.captures["rank"]))
+        if isinstance(one, Fact) and one.who.rank is None and isinstance(one.values.get("task"), int) and self._tasks_are_ranks:
+            return of_rank(one.values["task"])
         found = self.roster.resolve(one.who, one.stream)
         if found is not None and found.kind == "node" and one.who.group_rank is not None and isinstance(one, Fact | Event):
             return self._by_group_rank(one) or found
@@ -85,6 +87,14 @@ class Window:
             if name != "default_pg" or number != "0":
                 return None
         return of_rank(one.who.group_rank)
+
+    @cached_property
+    def _tasks_are_ranks(self) -> bool:
+        """A scheduler's task is a rank where no launcher stands between, and there are too many tasks for two ranks each."""
+        tasks = [fact.values["task"] for fact in self.facts("exit") if isinstance(fact.values.get("task"), int)]
+        launched = any(str(fact.values.get("by", "")).startswith("torchelastic") for fact in self.facts("exit", "closing", "binding"))
+        size = max([self.world_size or 0, *(rank + 1 for rank in self.roster.ranks)])
+        return bool(tasks) and not launched and 2 * (max(tasks) + 1) > size
 
     @cached_property
     def dossiers(self) -> dict[Suspect, Dossier]:
