@@ -87,7 +87,7 @@ _SUFFIX = re.compile(
     r"|[-_.](?:stdout|stderr|console)$"
 )
 _RANK_FILE = re.compile(r"(?i)(?:^|[-_.])(?:global[-_]?)?rank[-_.]?(\d{1,7})(?:$|[-_.])|(?:^|[-_.])task[-_.]?(\d{1,7})$")
-_LOCAL_FILE = re.compile(r"(?i)(?:^|[-_.])(?:local[-_]?rank|gpu|cuda|device)[-_.]?(\d{1,4})$")
+_LOCAL_FILE = re.compile(r"(?i)(?:^|[-_.])(?:local[-_]?rank[-_.]?|(?:gpu|cuda|device)_?)(\d{1,4})$")  # "gpu-7" is a host
 _SLURM_FILE = re.compile(r"(?i)slurm-(\d{1,10})(?:_(\d{1,7}))?(?:[-.](\d{1,7}))?$")
 _SLURM_TASK = re.compile(r"([A-Za-z][\w.]*(?:-[A-Za-z][\w.]*)*)-(\d{3,10})-(\d{1,7})$")
 _KERNEL_FILE = re.compile(r"(?i)(?:dmesg|kern|kernel|syslog|messages|journal|journalctl)(?:[-_.](.{1,100}))?$")
@@ -183,6 +183,14 @@ def _pod(parts: list[str]) -> _Place | None:
 def _file(parts: list[str]) -> _Place:
     """Read a file name: a rank, a local rank, a Slurm job and task, an agent, a kernel log, or a machine."""
     stem, channel = _stem(parts[-1])
+    if match := _KERNEL_FILE.match(stem):
+        node, job = _above(parts[:-1])
+        named = match[1] if match[1] and match[1].lower() not in _GENERIC else ""
+        return _Place("kernel", "", job, node=named or node, agent=True)
+    return _rank_file(parts, stem, channel) or _machine_file(parts, stem, channel)
+
+
+def _rank_file(parts: list[str], stem: str, channel: str) -> _Place | None:
     node, job = _above_rank(parts[:-1])
     if match := _SLURM_FILE.match(stem):
         return _Place("slurm", "", job, match[1], None, _number(match[3]), None, node, channel)
@@ -192,10 +200,11 @@ def _file(parts: list[str]) -> _Place:
         return _Place("rank-file", "", job, "", None, int(match[1] or match[2]), None, node, channel)
     if match := _SLURM_TASK.match(stem):
         return _Place("slurm", "", job or match[1], match[2], None, int(match[3]), None, node, channel)
+    return None
+
+
+def _machine_file(parts: list[str], stem: str, channel: str) -> _Place:
     node, job = _above(parts[:-1])
-    if match := _KERNEL_FILE.match(stem):
-        named = match[1] if match[1] and match[1].lower() not in _GENERIC else ""
-        return _Place("kernel", "", job, node=named or node, agent=True)
     if _AGENT_FILE.match(stem):
         return _Place("agent", "", job, "", None, None, None, node, channel, agent=True)
     if _looks_like_node(stem) or ("console" in parts[-1] and stem.lower() not in _GENERIC):

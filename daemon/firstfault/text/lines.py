@@ -174,7 +174,7 @@ def _said(fields: Mapping[str, Any], message: str) -> str:
 
 # the reader -----------------------------------------------------------------------------------------------------------------
 
-_SLURM = re.compile(rb"(?:^|\n) {0,5}(\d{1,6}): (?=\S| )")
+_SLURM = re.compile(rb" {0,5}\d{1,6}: ")
 _INSIDE = re.compile(rb"(?:^|\n) {0,5}(\d{1,6}): [^\n]{0,120}?(?:(?:\[rank |\[rank|rank=)(\d{1,6})[\]: /]|torch/distributed/elastic/)")
 
 

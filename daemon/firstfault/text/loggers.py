@@ -19,7 +19,7 @@ _LEVEL = r"(DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL|TRACE|EXCEPTION)"
 _TAG = re.compile(r"\[(rank|Rank|RANK)(?:[:=] ?| )?(\d{1,7})\]:? ?|\((RANK|rank|Rank) (\d{1,7})\):? ?")
 _TAG_WORD = re.compile(
     r"(?:rank=|RANK=|rank: )(\d{1,7})(?=[\s,|:\]])[,|:]? ?"
-    r"|(?:Rank|RANK|rank) (\d{1,7})(?:(?:/\d{1,7})?: | ?(?=[|,]| (?:step|iter|iteration|epoch|loss)\b))"
+    r"|(?:Rank|RANK|rank) (\d{1,7})(?:(?:/\d{1,7})?: | ?(?=[|,])| (?=(?:step|iter|iteration|epoch|loss)\b))"
 )
 _COMPOSER = re.compile(rf"(?:: )?rank(\d{{1,7}})\[(\d{{1,8}})\]\[[^\]]{{1,60}}\]: {_LEVEL}: (?:[\w.]{{1,100}}: )?")
 _GROUP = re.compile(r"\[PG [^\]]{0,200}?Rank (\d{1,7})\]")

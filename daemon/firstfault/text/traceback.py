@@ -73,7 +73,8 @@ _FATAL_LINE = re.compile(
     r"(?:Current thread|Thread|Stack \(most|Python runtime state|Extension modules|<no Python frame>|Garbage-coll|Cannot show all|\.\.\.$)"
 )
 _SIGNAL_LINE = re.compile(
-    r"\s{0,8}(?:\[[\w.-]+:\d+\] |@ |\[ ?\d+\] |\d{1,3}:? |#\d|PC: @|Signal: |Signal code|Failing at|\*\*\* |=+ ?(?:backtrace|$)|0x[0-9a-f]+)"
+    r"\s{0,8}(?:\[[\w.-]{1,120}:\d{1,8}\] |@ |\[ ?\d{1,3}\] |\d{1,3}:? |#\d|PC: @|Signal: |Signal code|Failing at|\*\*\* |0x[0-9a-f]"
+    r"|={2,10} ?(?:backtrace|$))"
 )
 _CPP = re.compile(r"\s*(?:frame #\d+:|Exception raised from |C\+\+ CapturedTraceback:|#\d{1,3} 0x|#\d{1,3} .{1,300} from )")
 _RULE = re.compile(r"\s*(?:={10,}|-{10,}|\*{10,}|#{10,}|</?details>|```)")
@@ -87,7 +88,9 @@ _GOES_ON = re.compile(
 _RETRY = re.compile(
     r"(?i)\bretry(?:ing)?\b|\bretries left\b|\battempt \d+ ?(?:/|of) ?\d+|\bfalling back\b|\bwill try again\b|\bignor(?:ed|ing)\b"
 )
-_LAUNCHER_FRAME = re.compile(r"/bin/torchrun$|torch/distributed/(?:run|launch)\.py$|torch/distributed/launcher/|accelerate/commands/launch\.py$")
+_LAUNCHER_FRAME = re.compile(
+    r"/bin/torchrun$|torch/distributed/(?:run|launch)\.py$|torch/distributed/launcher/|accelerate/commands/launch\.py$"
+)
 _MILD = ("WARNING", "INFO", "DEBUG")
 _RECORD_KINDS = frozenset(("stamp", "glog", "c10", "logger", "nccl", "syslog", "json"))
 
@@ -474,8 +477,9 @@ class StatementReader:
     def _feed_whole(self, line: ReadLine, closed: list[Closed]) -> None:
         """Read a record that carries a whole traceback in one line, as structured logs do."""
         key = f"{line.speaker}@{line.offset}"
+        record = replace(line, message=line.parts[0].message, kinds=("json",), parts=())
         for part in line.parts:
-            self._feed(key, replace(part, kinds=(), parts=()), (), closed)
+            self._feed(key, replace(part, kinds=(), parts=()), (record,), closed)
         self._end(key, closed, everything=True)
         self._last.pop(key, None)
 
