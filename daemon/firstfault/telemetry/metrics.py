@@ -53,6 +53,7 @@ class Metrics:
         self.fix_last_hit = gauge("fix_last_hit_timestamp_seconds", "When a fingerprint with a declared fix was seen last.", "fingerprint")
         self.recurrences = counter("recurrences_total", "Fingerprints seen again after their fix was declared.", "fingerprint")
         # Telling
+        self.redactions = counter("redactions_total", "Secrets covered in log text that leaves the pipeline.")
         self.alerts_sent = counter("alerts_sent_total", "Alerts an Alertmanager took.", "alertmanager")
         self.alerts_failed = counter("alerts_failed_total", "Alerts an Alertmanager did not take.", "alertmanager", "reason")
         self.sink_waiting = gauge("sink_queue_changes", "Changes that wait for a sink.", "sink")

@@ -168,6 +168,10 @@ class Telemetry:
             if event.who.rank is None and event.who.local_rank is None and event.who.node is None:
                 self._metrics.unattributed.labels(source).inc()
 
+    def redacted(self, count: int) -> None:
+        """Secrets were covered in log text that leaves."""
+        self._metrics.redactions.inc(count)
+
     # Incidents
 
     def incident_changed(self, change: Change) -> None:

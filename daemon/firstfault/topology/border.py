@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,22 +11,23 @@ import re2
 from firstfault.model import Attempt, Change, Incident
 from firstfault.store.codec import from_plain, to_plain
 from firstfault.store.cover import Cover, covered
-from firstfault.text.redact import redact
-
-HIDDEN = "<hidden>"
+from firstfault.text.redact import cover, redact
 
 
-def make_cover(patterns: Sequence[str]) -> Cover:
-    """Return a function that covers the usual secrets and what the operator's own patterns match."""
+def make_cover(patterns: Sequence[str], counted: Callable[[int], None] | None = None) -> Cover:
+    """Return a function that covers the usual secrets and what the operator's own patterns match; `counted` hears how many."""
     own: list[Any] = [re2.compile(pattern) for pattern in patterns]
 
-    def cover(text: str) -> str:
-        text = redact(text)[0]
+    def cover_text(text: str) -> str:
+        text, count = redact(text)
         for pattern in own:
-            text = pattern.sub(HIDDEN, text)
+            text, more = pattern.subn(lambda match: cover("configured", match.group()), text)
+            count += more
+        if count and counted is not None:
+            counted(count)
         return text
 
-    return cover
+    return cover_text
 
 
 class Border:

@@ -85,7 +85,7 @@ class Daemon:
     async def run(self) -> None:
         """Work until asked to stop."""
         self._loop = asyncio.get_running_loop()
-        self._border = Border(make_cover(self.config.redaction.patterns))
+        self._border = Border(make_cover(self.config.redaction.patterns, self._telemetry.redacted))
         self._store = Store.open(self.config.store.path or folder.state_dir(self._environ), self._border.cover)
         try:
             await self._open()

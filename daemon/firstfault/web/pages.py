@@ -9,6 +9,7 @@ from typing import Any
 
 import jinja2
 from aiohttp import hdrs, web
+from markupsafe import Markup
 
 from firstfault import __version__
 from firstfault.model import Attempt, Incident
@@ -25,6 +26,10 @@ from firstfault.web.site import Site
 HERE = Path(__file__).parent
 RECENT = 50
 STRIP_CELLS = 60
+# Controls and bidirectional overrides: job names and labels may hold them as much as log lines.
+UNSEEN = dict.fromkeys(
+    [*range(9), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0xFEFF]
+)
 STATIC = {"style.css": "text/css", "icon.svg": "image/svg+xml"}
 
 
@@ -116,13 +121,20 @@ def _page(site: Site, template: str, **values: Any) -> web.Response:
 def _environment() -> jinja2.Environment:
     loader = jinja2.FileSystemLoader(HERE / "templates")
     # Autoescape is what stands between a log line and a reader's browser: it holds for every template, whatever its name.
-    env = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
+    env = jinja2.Environment(
+        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined, finalize=_visible
+    )
     env.filters.update(iso=_when, shown=words.shown, percent=words.percent, ranks=lambda ranks: words.ranges(ranks, ", "))
     env.globals.update(
         who_failed=words.who_failed, advice_for=advice_for, collateral=words.collateral_phrase, place=words.place, meaning=MEANING,
         title_of=_title, suspect=words.suspect,
     )  # fmt: skip
     return env
+
+
+def _visible(value: Any) -> Any:
+    """Drop what cannot be seen from every text that a template writes."""
+    return value.translate(UNSEEN) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _when(at: float | None) -> str:
