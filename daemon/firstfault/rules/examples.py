@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from firstfault.rules.catalogue import Entry, Example, NearMiss, RuleSet, Symptom
 from firstfault.rules.matching import compiled, match_message
+from firstfault.rules.numbers import misbehaves
 from firstfault.rules.reading import Excerpt, read_text
 
 STATEMENT = 200  # lines before and after in which the rest of a statement is looked for
@@ -47,9 +47,8 @@ def _line_shows(symptom: Symptom, excerpt: Excerpt, index: int) -> Captures | No
         return match_message(symptom, excerpt.texts[index])
     if symptom.exits:
         return {} if excerpt.exits.get(index, set()) & set(symptom.exits) else None
-    if symptom.numeric and symptom.numeric.kind in _TESTS:
-        value = excerpt.step_values(index).get(symptom.numeric.name)
-        return {} if value is not None and _TESTS[symptom.numeric.kind](value) else None
+    if symptom.numeric:
+        return {} if misbehaves(symptom.numeric.kind, excerpt.series(symptom.numeric.name, index)) else None
     return None
 
 
@@ -67,9 +66,6 @@ def _around(entry: Entry, symptom: Symptom, excerpt: Excerpt, index: int, given:
         return False
     seen = {*given, *excerpt.names(index)} if symptom.context else set()
     return all(seen & set(choice.split("|")) for choice in symptom.context)
-
-
-_TESTS = {"nan": math.isnan, "inf": math.isinf}
 
 
 def _found(pattern: str, texts: Iterable[str]) -> bool:

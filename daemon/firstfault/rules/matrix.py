@@ -114,7 +114,7 @@ def _alarm(index: PatternIndex, numeric: Sequence[Symptom], line: str) -> Iterat
     for number, text in enumerate(excerpt.texts):
         yield from (symptom for symptom in candidates if match_message(symptom, text) is not None)
         if suspicious:
-            values = excerpt.step_values(number)
+            values = excerpt.values[number]
             yield from (symptom for symptom in numeric if symptom.numeric and not math.isfinite(values.get(symptom.numeric.name, 0.0)))
 
 

@@ -17,6 +17,7 @@ from firstfault.text.steps import read_step
 from firstfault.text.unwrap import Unwrapper, sniff
 
 EXAMPLE = Stream("example", "saved", "example.log")
+LOOKED_BACK = 200  # lines in which earlier values are looked for
 CONTEXT_FACTS = ("layout", "version", "setting")
 
 
@@ -41,10 +42,17 @@ class Excerpt:
         """Return what the signal readers take from these lines, in order."""
         return tuple(_facts(self.lines))
 
-    def step_values(self, index: int) -> Mapping[str, float]:
-        """Return the values of that line, if it is a step line."""
-        step = read_step(self.texts[index])
-        return step.values if step else {}
+    @cached_property
+    def values(self) -> tuple[Mapping[str, float], ...]:
+        """Return the values of each line, none where it is no step line."""
+        return tuple(step.values if (step := read_step(text)) else {} for text in self.texts)
+
+    def series(self, name: str, index: int) -> list[float]:
+        """Return the values of that name up to the line, newest last; nothing where the line itself does not state it."""
+        if name not in self.values[index]:
+            return []
+        stated = (values.get(name) for values in self.values[max(0, index - LOOKED_BACK) : index + 1])
+        return [value for value in stated if value is not None]
 
     @cached_property
     def exits(self) -> Mapping[int, set[int]]:
