@@ -9,9 +9,10 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO, Protocol
 
+from firstfault.sources.zstdframes import FrameWatch
+
 CHUNK_BYTES = 1 << 20
 _FEED_BYTES = 64 << 10
-_ZSTD_FEED_BYTES = 2 << 10  # a zstd block of 4 bytes can stand for 128 KiB, and its decoder cannot be told to stop in between
 _ZSTD_WINDOW_BYTES = 1 << 27  # as `zstd -d` accepts without --long
 
 _MAGIC = ((b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"BZh", "bzip2"), (b"\xfd7zXZ\0", "xz"))
@@ -80,20 +81,15 @@ def _gzip(stream: BinaryIO) -> Iterator[bytes]:
 def _zstd(stream: BinaryIO) -> Iterator[bytes]:
     import zstandard  # costs 10 ms; only packed logs need it
 
-    maker = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
-    inflater, whole = maker.decompressobj(), True
-    data = stream.read(_ZSTD_FEED_BYTES)
+    watch = FrameWatch(stream)
+    decoder = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
     try:
-        while data:
-            whole = False
-            yield from _cut(inflater.decompress(data))
-            data = inflater.unused_data if inflater.eof else b""
-            if inflater.eof:
-                inflater, whole = maker.decompressobj(), True
-            data = data or stream.read(_ZSTD_FEED_BYTES)
+        with decoder.stream_reader(watch, read_size=_FEED_BYTES, read_across_frames=True, closefd=False) as reader:
+            while plain := reader.read(CHUNK_BYTES):
+                yield plain
     except zstandard.ZstdError as error:
         raise DamagedError(f"its zstd data is damaged ({error})") from error
-    _demand(whole)
+    _demand(watch.whole)
 
 
 def _demand(whole: bool) -> None:
@@ -104,11 +100,6 @@ def _demand(whole: bool) -> None:
 def _some(data: bytes) -> Iterator[bytes]:
     if data:
         yield data
-
-
-def _cut(data: bytes) -> Iterator[bytes]:
-    for start in range(0, len(data), CHUNK_BYTES):
-        yield data[start : start + CHUNK_BYTES]
 
 
 _MEMBERS = {
@@ -141,6 +132,11 @@ class ChunkReader(io.RawIOBase):
             wanted -= len(part) if wanted > 0 else 0
             parts.append(bytes(part))
         return b"".join(parts)
+
+    def drain_damage(self) -> None:
+        """Go on to the end, in case whoever read stopped before the damage."""
+        while self.damage is None and self._refill():
+            pass
 
     def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
         data = self.read(len(buffer))
