@@ -34,13 +34,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run until asked to stop."""
+    loaded = load_config(args)
+    config = loaded.config
+
     import asyncio
 
     from firstfault.telemetry import Telemetry, configure_logging
     from firstfault.topology.daemon import Daemon
 
-    loaded = load_config(args)
-    config = loaded.config
     configure_logging(config.log.level, config.log.format, color=False if os.environ.get("NO_COLOR") else None)
     telemetry = Telemetry(most_open_series=config.limits.open_incident_series)
 
