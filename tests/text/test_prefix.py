@@ -21,7 +21,7 @@ def some(line: str, labelled: bool = False) -> dict:
         ("[E ProcessGroupNCCL.cpp:737] [Rank 2] Watchdog caught collective", {"group_rank": 2}, "[Rank 2] Watch"),
         ("[Rank 2] Watchdog caught collective", {"group_rank": 2}, "[Rank 2] Watch"),
         ("[rank0]:[rank4]:V0731 03:56:28.929000 308 */torch/x/stage.py:1354] Shape", {"local_rank": 0, "rank": 4, "pid": 308}, "Shape"),
-        ("[default3]:[rank7]:   File \"/a.py\", line 3, in f", {"local_rank": 3, "rank": 7}, '  File "/a.py", line 3'),
+        ('[default3]:[rank7]:   File "/a.py", line 3, in f', {"local_rank": 3, "rank": 7}, '  File "/a.py", line 3'),
         ("[default3]: [2026-11-30 12:09:55.661464] iteration  10/ 90 |", {"local_rank": 3}, "iteration  10/"),
         ("[trainer12]:loss 1.2", {"local_rank": 12}, "loss 1.2"),
         ("[default2]:2026-11-30 12:12:51,216 - INFO - trainer - [rank 6] step=1", {"local_rank": 2, "rank": 6}, "step=1"),
@@ -106,8 +106,8 @@ def test_task_numbers_need_a_labelled_stream_or_a_record():
 def test_indentation_of_frames_survives():
     """The blank that belongs to the prefix goes, the indentation of the traceback stays."""
     assert read_prefix("[rank3]:     main()").rest == "    main()"
-    assert read_prefix("6: [rank6]:   File \"/a.py\", line 1").rest == '  File "/a.py", line 1'
-    assert read_prefix("2025-10-31 03:11:02,473 - T - INFO -   File \"/a.py\", line 1").rest == '  File "/a.py", line 1'
+    assert read_prefix('6: [rank6]:   File "/a.py", line 1').rest == '  File "/a.py", line 1'
+    assert read_prefix('2025-10-31 03:11:02,473 - T - INFO -   File "/a.py", line 1').rest == '  File "/a.py", line 1'
 
 
 def test_an_agent_under_a_task_number_is_no_rank():

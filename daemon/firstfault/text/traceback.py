@@ -309,8 +309,8 @@ class _Open:
             return self._take_frames(line, message)
         if _RULE.match(message) or message.startswith(_LAUNCHER) or opens(message):
             return "closed"
-        if self.waiting and message.startswith("    "):
-            return "closed"
+        if self.waiting and (message.startswith("    ") or _FRAME.match(message)):
+            return "closed"  # that line belongs to the traceback that waits
         if self.blanks and not (message[0] in " \t" or _GOES_ON.match(message) or _CPP.match(message)):
             return "closed"
         return self._go_on(line, message)
@@ -331,7 +331,7 @@ class _Open:
         text = self.raised[-1].text
         if self.kind == "terminate" and (match := _WHAT.match(message)):
             message = match[1]
-        elif self.kind == "terminate" and not text:
+        elif self.kind == "terminate" and not (text and self.raised[-1].name):
             return "closed"
         if len(text) >= MAX_MESSAGE_LINES or sum(map(len, text)) > MAX_MESSAGE:
             return "closed"
@@ -342,6 +342,7 @@ class _Open:
         if not message.strip():
             self.blanks += 1
             return "closed" if self.blanks > 2 else "taken"
+        self.blanks = 0
         if message.startswith(("Extension modules", "*** End of error")) or "*** End of error message" in message:
             self._keep(line)
             return "ends"
