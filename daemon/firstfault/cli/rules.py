@@ -74,7 +74,7 @@ def find(rules: RuleSet, name: str) -> Entry:
     from firstfault.rules.suggest import suggestion
 
     if name not in rules.entries:
-        raise UsageError(f"no entry {name!r}{suggestion(name, rules.entries)}; `firstfault rules list` names all")
+        raise UsageError(f"no entry {name!r} (`firstfault rules list` names all){suggestion(name, rules.entries)}")
     return rules.entries[name]
 
 
