@@ -7,12 +7,15 @@ and every other slot's next start belongs to it.
 
 from __future__ import annotations
 
+import bisect
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from firstfault.correlate.roster import Roster
 from firstfault.model import Event, Fact, Observation, Progress
+
+_ENDS = ("exit", "closing", "restart")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,7 @@ class Slice:
 class _Start:
     at: float
     slot: tuple
-    incarnation: tuple  # what tells two launches of one slot apart: pid, or stream
+    incarnation: tuple  # what tells two launches of one slot apart: pid, attempt folder, or nothing but the stream
 
 
 def cut(observations: Sequence[Observation]) -> list[Slice]:
@@ -68,25 +71,37 @@ def _cut(run: str, observations: Sequence[Observation]) -> list[Slice]:
             if len(hints) > 1 and not _timed(observations)
             else [Slice(run, min(hints, default=0) if len(hints) == 1 else 0, tuple(observations))]
         )
-    streams = _stream_spans(observations)
+    spans = _folder_spans(observations)
+    carried = _carried(observations)
     parts: dict[int, list[Observation]] = defaultdict(list)
     for one in observations:
-        parts[_place(one, bounds, streams)].append(one)
+        at = spans.get(_folder(one), carried.get(one.id))
+        parts[bisect.bisect_right(bounds, at) if at is not None else 0].append(one)
     base = min(hints, default=0) if len(hints) == 1 else 0
     return [Slice(run, base + number, tuple(parts[number])) for number in sorted(parts)]
 
 
 def boundaries(observations: Iterable[Observation]) -> list[float]:
     """Return the times at which a new attempt began (not counting the first), seconds by the machines' clocks."""
-    starts = sorted(_starts(list(observations)), key=lambda start: (start.at, start.slot))
-    begun: dict[tuple, tuple] = {}
+    seen = list(observations)
+    starts = sorted(_starts(seen), key=lambda start: (start.at, start.slot, start.incarnation))
+    ends = sorted(one.time.at for one in seen if isinstance(one, Fact) and one.name in _ENDS and one.time.at is not None)
+    begun: dict[tuple, _Start] = {}
     bounds: list[float] = []
     for start in starts:
-        if start.slot in begun and begun[start.slot] != start.incarnation:
+        if start.slot in begun and _again(begun[start.slot], start, ends):
             bounds.append(start.at)
             begun = {}
-        begun[start.slot] = start.incarnation
+        begun[start.slot] = start
     return bounds
+
+
+def _again(before: _Start, start: _Start, ends: list[float]) -> bool:
+    """Tell whether a slot's start is another launch: another pid or folder, or something of the job ended in between."""
+    if before.incarnation[0] != "stream" or start.incarnation[0] != "stream":
+        return before.incarnation != start.incarnation
+    first = bisect.bisect_right(ends, before.at)
+    return first < len(ends) and ends[first] < start.at
 
 
 def _starts(observations: list[Observation]) -> Iterable[_Start]:
@@ -103,7 +118,7 @@ def _file_starts(observations: list[Observation], roster: Roster) -> Iterable[_S
     """Per-rank files of torchrun: each `attempt_N` folder is one incarnation of its slot; it starts at its first stamp."""
     first: dict[tuple, float] = {}
     for one in observations:
-        at = one.first.at if isinstance(one, Progress) else one.time.at
+        at = _first(one)
         if one.job.attempt is None or at is None or one.who.agent:
             continue
         slot = _slot(one, roster)
@@ -125,24 +140,39 @@ def _slot(one: Observation, roster: Roster) -> tuple | None:
     return ("rank", one.who.rank) if one.who.rank is not None else None
 
 
-def _stream_spans(observations: Iterable[Observation]) -> dict[str, float]:
-    """Return the first stamp of every stream that belongs to one attempt by its folder."""
-    first: dict[str, float] = {}
+def _folder(one: Observation) -> tuple | None:
+    """Return the folder of one launch of one slot, if the stream belongs to one: all its files are of one attempt."""
+    if one.job.attempt is None or one.who.agent or (one.who.local_rank is None and one.who.rank is None):
+        return None
+    return one.who.node, one.who.local_rank if one.who.local_rank is not None else -1, one.job.attempt
+
+
+def _folder_spans(observations: Iterable[Observation]) -> dict[tuple | None, float]:
+    """Return the first stamp of every such folder: stderr often has none of its own, stdout beside it has."""
+    first: dict[tuple | None, float] = {}
     for one in observations:
-        at = one.first.at if isinstance(one, Progress) else one.time.at
-        if at is not None and one.job.attempt is not None and not one.who.agent:
-            first[one.stream] = min(at, first.get(one.stream, at))
+        at, folder = _first(one), _folder(one)
+        if at is not None and folder is not None:
+            first[folder] = min(at, first.get(folder, at))
     return first
 
 
-def _place(one: Observation, bounds: list[float], streams: dict[str, float]) -> int:
-    at = streams.get(one.stream)
-    if at is None:
-        stamp = one.last if isinstance(one, Progress) else one.time
-        at = stamp.at
-    if at is None:
-        return 0
-    return sum(1 for bound in bounds if at >= bound)
+def _carried(observations: Sequence[Observation]) -> dict[str, float]:
+    """Return a time for every observation: its own, else that of the last stamped one before it in its stream."""
+    times: dict[str, float] = {}
+    stream, at = "", None
+    for one in sorted(observations, key=lambda one: (one.stream, one.offset, one.id)):
+        if one.stream != stream:
+            stream, at = one.stream, None
+        own = one.last.at if isinstance(one, Progress) else one.time.at
+        at = own if own is not None else at
+        if at is not None:
+            times[one.id] = at
+    return times
+
+
+def _first(one: Observation) -> float | None:
+    return one.first.at if isinstance(one, Progress) else one.time.at
 
 
 def _timed(observations: Iterable[Observation]) -> bool:

@@ -263,7 +263,7 @@ def _file(dossier: Dossier, one: Observation) -> None:
         dossier.spoke = dossier.spoke or one.lines > 0
     else:
         drawer = _DRAWERS.get(one.name)
-        if drawer:
+        if drawer and not one.values.get("child"):  # a helper's end is not its rank's
             getattr(dossier, drawer).append(one)
         dossier.spoke = dossier.spoke or (one.name not in _ABOUT_OTHERS and one.values.get("by") not in _REPORTERS and not one.who.agent)
 

@@ -169,8 +169,8 @@ def _behind(window: Window, group: Group) -> Iterator[Finding]:
     number = max(stuck, key=lambda seq: (stuck[seq], seq))
     late, idle = [], []
     for suspect, facts in sorted(group.counts.items()):
-        last = facts[-1].values
-        if not isinstance(last.get("enqueued"), int) or any(fact.values.get("seq") == number for fact in group.waits.get(suspect, ())):
+        last = next((fact.values for fact in reversed(facts) if isinstance(fact.values.get("enqueued"), int)), None)
+        if last is None or any(fact.values.get("seq") == number for fact in group.waits.get(suspect, ())):
             continue
         if last["enqueued"] < number:
             late.append(suspect)

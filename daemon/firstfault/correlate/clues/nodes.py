@@ -34,7 +34,7 @@ def _devices(window: Window) -> Iterator[Finding]:
     seen: set[tuple[Suspect | None, object]] = set()
     for fact in window.facts("device-fault"):
         suspect, code = window.who(fact), fact.values.get("code")
-        if code in FOLLOWING_XIDS or fact.values.get("caused_by") or (suspect, code) in seen:
+        if code in FOLLOWING_XIDS or fact.values.get("role") == "collateral" or fact.values.get("caused_by") or (suspect, code) in seen:
             continue
         seen.add((suspect, code))
         name = "node-fault" if suspect is None or suspect.kind == "node" else "node-fault-mapped"

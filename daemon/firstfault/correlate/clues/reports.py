@@ -15,7 +15,6 @@ from firstfault.correlate.suspects import Suspect, label, labels, of_node, of_ra
 from firstfault.correlate.window import Window, lines_of
 from firstfault.model import Fact
 
-
 _LISTS_VICTIMS = frozenset({"jax", "horovod"})
 
 
