@@ -47,9 +47,11 @@ class Result:
 
 def answer(folder: Path) -> dict[str, Any]:
     """Diagnose a folder in this process; the same path as `firstfault diagnose --format json`."""
-    from firstfault.cli.diagnose import diagnose_paths
+    from firstfault.cli.diagnose import diagnose
+    from firstfault.render.report import dump, to_json
 
-    return json.loads(json.dumps(diagnose_paths([str(folder)])))
+    said = argparse.Namespace(paths=[str(folder)], job=None, world_size=None, zone=None, rules=None)
+    return json.loads(dump(to_json(*diagnose(said))))
 
 
 def corpus_cases() -> list[tuple[str, str, Path, dict]]:

@@ -33,6 +33,7 @@ class Job:
     )  # (stream, number) -> (at, text)
     truth: dict = field(default_factory=dict)
     hidden: set[int] = field(default_factory=set)  # nodes whose logs are not handed over
+    restarted: list[float] = field(default_factory=list)  # when the launcher started all ranks again
 
     @property
     def world(self) -> int:
@@ -424,6 +425,7 @@ def _restart_noise(job: Job, at: float) -> None:
     bad = _pick(job)
     _follow_exit(job, at, bad, -9)
     again = at + 30
+    job.restarted.append(again)
     for rank in range(job.world):
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(again + job.skew.get(job.node_of(rank), 0.0)))
         job.say(
@@ -441,6 +443,7 @@ def _two_independent(job: Job, at: float) -> None:
     first, second = _pick(job), _pick(job)
     job.say(first, at + 0.2, shapes.cuda_oom(first, SCRIPT, first % 8))
     _follow_exit(job, at, first, 1)
+    job.restarted.append(at + 60)
     again = _train(job, at + 60, 5)
     job.say(
         second,
@@ -534,21 +537,23 @@ def write(job: Job, folder: Path) -> None:
     for (stream, number), lines in job.lines.items():
         node = number if stream in ("agent", "kernel") else job.node_of(number)
         if node not in job.hidden:
-            streams[_path(job, folder, stream, number, node)] += [(at, _dress(job, stream, number, at, text)) for at, text in lines]
+            for at, text in lines:
+                attempt = sum(1 for moment in job.restarted if at - job.skew.get(node, 0.0) >= moment)
+                streams[_path(job, folder, stream, number, node, attempt)].append((at, _dress(job, stream, number, at, text)))
     for path, lines in streams.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         lines.sort(key=lambda pair: pair[0])
         path.write_text("\n".join(text for _, text in lines) + "\n", encoding="utf-8")
 
 
-def _path(job: Job, folder: Path, stream: str, number: int, node: int) -> Path:
+def _path(job: Job, folder: Path, stream: str, number: int, node: int, attempt: int) -> Path:
     host = job.host(node)
     if stream == "kernel":
         return folder / f"{host}.kern.log" if job.layout != "torchrun" else folder / host / "kern.log"
     if job.layout == "torchrun":
         if stream == "agent":
             return folder / host / "agent.log"
-        return folder / host / f"none_{job.seed:08x}" / "attempt_0" / str(number % 8) / f"{stream}.log"
+        return folder / host / f"none_{job.seed:08x}" / f"attempt_{attempt}" / str(number % 8) / f"{stream}.log"
     if job.layout == "srun":
         return folder / f"slurm-{41000 + job.seed}.out"
     return folder / f"{host}.log"

@@ -1,0 +1,1 @@
+"""Turn bytes into observations: scan whole batches, read only the lines around hits."""

@@ -1,0 +1,83 @@
+"""Confirm hits on the line they are on: which symptoms it shows, and with what captures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from firstfault.detect.plan import Program, Sought, Use
+from firstfault.rules.catalogue import Symptom
+from firstfault.rules.matching import MAX_CAPTURE, typed_capture
+from firstfault.text.lines import ReadLine
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shown:
+    """A symptom that one line shows by its own text."""
+
+    sought: Sought
+    captures: Mapping[str, str | int | float]
+    line: ReadLine
+    at: int  # byte of the message where it is
+
+    @property
+    def symptom(self) -> Symptom:
+        return self.sought.symptom
+
+
+def symptoms_of(line: ReadLine, uses: Sequence[Use]) -> list[Shown]:
+    """Return the symptoms that hold on the line itself, in the order of their hits."""
+    message = encoded(line.message)
+    hit = {use.program.pattern for use in uses}
+    found: list[Shown] = []
+    asked: set[int] = set()
+    for use in uses:
+        for sought in use.symptoms:
+            if id(sought) not in asked:
+                asked.add(id(sought))
+                shown = _shown(sought, line, message, hit)
+                if shown is not None:
+                    found.append(shown)
+    return found
+
+
+def encoded(text: str) -> bytes:
+    """Return the text as the programs take it; JSON escapes can hold half a surrogate pair, which UTF-8 cannot."""
+    return text.encode("utf-8", "replace")
+
+
+def groups_of(program: Program, match: Any) -> dict[str, str | None]:
+    """Return the named groups of a match on encoded text."""
+    found = ((name, match.group(name)) for name in program.names)
+    return {name: value if value is None else value.decode("utf-8", "replace") for name, value in found}
+
+
+def _shown(sought: Sought, line: ReadLine, message: bytes, hit: set[str]) -> Shown | None:
+    for program in sought.any:
+        if program.pattern not in hit:
+            continue
+        match = program.search(message)
+        if match is not None:
+            if any(other.search(message) is not None for other in sought.forbidden):
+                return None
+            return Shown(sought, _captures(sought.symptom, groups_of(program, match)) if program.names else {}, line, match.start())
+    return None
+
+
+def _captures(symptom: Symptom, groups: Mapping[str, str | None]) -> Mapping[str, str | int | float]:
+    found: dict[str, str | int | float] = {}
+    for name, text in groups.items():
+        value = None if text is None else typed_capture(text[:MAX_CAPTURE], symptom.captures.get(name, "str"))
+        if value is not None:
+            found[name] = value
+    return found
+
+
+def holds_all(shown: Shown, messages: Iterable[str]) -> bool:
+    """Tell whether every further pattern of the symptom is somewhere among the messages."""
+    wanted = shown.sought.all
+    if not wanted:
+        return True
+    texts = [encoded(message) for message in messages]
+    return all(any(program.search(text) is not None for text in texts) for program in wanted)

@@ -1,0 +1,205 @@
+"""Turn the bytes of one stream, however they were cut into batches, into observations."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import zstandard
+
+from firstfault.detect import cache as disk
+from firstfault.detect import plain
+from firstfault.detect.plan import Plan
+from firstfault.detect.scanner import AnyScanner, open_scanner
+from firstfault.detect.stream_reader import StreamReader
+from firstfault.model import Observation, Progress, Stream
+from firstfault.rules.catalogue import RuleSet
+
+_GLANCE = 4096  # bytes of the end that a running stream's progress is read from
+_SHOWN = 1024  # observations reported before their line or statement was complete
+_PLANS = 4  # of the rule sets used last
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a detector may be told."""
+
+    look_back_bytes: int = 64 * 1024  # kept of each stream, and how far any question about its past reaches
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """How much of a stream was read, and what was left out."""
+
+    lines: int  # that end in \\n, and an unterminated last one
+    bytes: int
+    gaps: int = 0  # times that bytes were missing between two batches
+    dropped: int = 0  # facts that added nothing, reports beyond the bound
+    cut_bytes: int = 0  # of records beyond the bound of one line
+    unreadable: int = 0  # lines that a signal reader could not take
+
+
+_plans: list[tuple[RuleSet, Plan]] = []
+
+
+def plan_of(rules: RuleSet) -> Plan:
+    """Return the scan plan of a rule set; all detectors of the set share it."""
+    for known, plan in list(_plans):
+        if known is rules:
+            return plan
+    plan = Plan(rules)
+    _plans.append((rules, plan))
+    del _plans[:-_PLANS]
+    return plan
+
+
+def make_scanner(rules: RuleSet, cache: Path | None = None) -> AnyScanner:
+    """Return the scanner for a rule set; the compiled database is kept in `cache`, or in the user's cache folder."""
+    return open_scanner(plan_of(rules).patterns, cache if cache is not None else disk.default_folder(os.environ))
+
+
+class Detector:
+    """The reader of one stream. Any cutting of the stream into batches gives the same observations."""
+
+    def __init__(self, stream: Stream, rules: RuleSet, scanner: AnyScanner, settings: Settings | None = None) -> None:
+        self.stream, self.rules, self.scanner = stream, rules, scanner
+        self.settings = settings or Settings()
+        self._reader: StreamReader | None = None  # None: nothing was read yet, so that it is not known where the stream begins
+        self._past = Counters(0, 0)  # before the last gap
+        self._bytes = 0
+        self._shown: dict[str, Observation] = {}
+
+    def feed(self, data: bytes, offset: int, arrived: float | None = None) -> list[Observation]:
+        """Read the next bytes, `offset` being their place in the stream; what was read before is skipped.
+
+        Observations come in the order of the stream, some of them only when later lines have shown where a statement ends. One that
+        counts repeats comes again with the same id and a higher count.
+        """
+        reader = self._reader
+        if reader is None:
+            reader = self._reader = self._new(offset)
+        found: list[Observation] = []
+        if offset > reader.end:
+            found = self._leap(offset)
+            reader = self._reader
+        data = data[reader.end - offset :] if offset < reader.end else data
+        if data:
+            self._bytes += len(data)
+            reader.engine.arrived = arrived
+            found += reader.take(data)
+        return self._unseen(found)
+
+    def flush_partial(self) -> list[Observation]:
+        """Report what the end of the stream would bring to light, since nothing has come for a while.
+
+        It is not reported again when the line or statement is completed, unless that turns out differently: then the observation comes
+        with the same id if it is the same symptom, and else supersedes what began at the same offset.
+        """
+        if self._reader is None or not self._reader.unfinished:
+            return []
+        twin = self._new(0)
+        twin.load(self._reader.state())
+        twin.engine.arrived = self._reader.engine.arrived
+        found = [one for one in twin.close() if not isinstance(one, Progress) and self._shown.get(one.id) != one]
+        self._shown.update((one.id, one) for one in found)
+        for name in list(self._shown)[:-_SHOWN]:
+            del self._shown[name]
+        return found
+
+    def close(self) -> list[Observation]:
+        """Read what is still open: the stream is over."""
+        return self._unseen(self._reader.close()) if self._reader is not None else []
+
+    def progress(self, whole: bool = False) -> list[Progress]:
+        """Say what each speaker was last seen doing.
+
+        A running stream is glanced at, over its last 4 KiB; with `whole`, and after `close`, all that is kept is read.
+        """
+        reader = self._reader
+        if reader is None:
+            return []
+        return reader.progress(self.settings.look_back_bytes if whole or reader.ended else _GLANCE)
+
+    def counters(self) -> Counters:
+        """Return how much was read so far."""
+        reader, past = self._reader, self._past
+        if reader is None:
+            return Counters(0, 0)
+        return Counters(
+            past.lines + reader.number - 1,
+            self._bytes,
+            past.gaps,
+            past.dropped + reader.engine.dropped,
+            past.cut_bytes + reader.all_cut_bytes,
+            past.unreadable + reader.engine.faults_of_readers,
+        )
+
+    def use(self, rules: RuleSet, scanner: AnyScanner) -> None:
+        """Go on with other entries; what is already read stays as it was read."""
+        self.rules, self.scanner = rules, scanner
+        if self._reader is not None:
+            self._reader.use(plan_of(rules), scanner)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the state as JSON values; a detector that takes it up goes on as this one would."""
+        past = [self._past.lines, self._past.gaps, self._past.dropped, self._past.cut_bytes, self._past.unreadable]
+        return {
+            "version": _VERSION,
+            "bytes": self._bytes,
+            "past": past,
+            "shown": [plain.dump(one) for one in self._shown.values()],
+            "reader": None if self._reader is None else _packed(self._reader.state()),
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Take up a snapshot; ValueError if it is of another version."""
+        if saved.get("version") != _VERSION:
+            raise ValueError(f"a detector's snapshot of version {saved.get('version')!r} cannot be read; this is version {_VERSION}")
+        self._bytes = saved["bytes"]
+        lines, gaps, dropped, cut, unreadable = saved["past"]
+        self._past = Counters(lines, 0, gaps, dropped, cut, unreadable)
+        self._shown = {one.id: one for one in map(plain.load, saved["shown"])}
+        self._reader = None
+        if saved["reader"] is not None:
+            self._reader = self._new(0)
+            self._reader.load(_unpacked(saved["reader"]))
+
+    def _new(self, offset: int) -> StreamReader:
+        return StreamReader(self.stream, plan_of(self.rules), self.scanner, self.settings.look_back_bytes, offset)
+
+    def _leap(self, offset: int) -> list[Observation]:
+        """Begin anew behind bytes that never came."""
+        found = self._reader.close() if self._reader is not None else []
+        now = self.counters()
+        self._past = Counters(now.lines, 0, now.gaps + 1, now.dropped, now.cut_bytes, now.unreadable)
+        self._reader = self._new(offset)
+        return found
+
+    def _unseen(self, found: Iterable[Observation]) -> list[Observation]:
+        """Leave out what `flush_partial` has reported word for word."""
+        if not self._shown:
+            return list(found)
+        return [one for one in found if self._shown.pop(one.id, None) != one]
+
+
+def _packed(state: dict[str, Any]) -> dict[str, Any]:
+    packed = {**state, "kept": _text(state["kept"]), "head": _text(state["head"])}
+    packed["engine"] = plain.dump(state["engine"])
+    return packed
+
+
+def _unpacked(saved: Mapping[str, Any]) -> dict[str, Any]:
+    return {**saved, "kept": _bytes(saved["kept"]), "head": _bytes(saved["head"]), "engine": plain.load(saved["engine"])}
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(zstandard.ZstdCompressor(level=1).compress(data)).decode("ascii")
+
+
+def _bytes(text: str) -> bytes:
+    return zstandard.ZstdDecompressor().decompress(base64.b64decode(text))

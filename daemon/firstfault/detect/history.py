@@ -1,0 +1,160 @@
+"""Look back from a line over a fixed distance of its stream: lines before it, and when its speaker last gave the time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from firstfault.detect.folding import speaker_of
+from firstfault.detect.kept import Kept, count_ends
+from firstfault.detect.regions import Raw
+from firstfault.detect.scanner import CLOCK
+from firstfault.model import Stamp
+from firstfault.text.lines import LineReader, ReadLine, split
+from firstfault.text.unwrap import Record, Unwrapper
+
+_CLOCK = re.compile(CLOCK)
+_WALK = 64  # stamped lines of others that a search for one speaker's passes
+_PATIENCE = 4  # searches in vain after which a speaker is taken for one that gives no times
+_SPEAKERS = 4096
+
+
+def lines_of_records(records: list[Record]) -> Iterator[Raw]:
+    """Yield the lines of unwrapped records; one record may hold several."""
+    for record in records:
+        envelope = record if record.time is not None or record.labels or record.channel else None
+        for start, stop in split(record.message):
+            yield Raw(record.offset + start, record.number, record.message[start:stop], envelope, record.offset)
+
+
+class History:
+    """The kept bytes of a stream as lines, newest first."""
+
+    def __init__(self, kept: Kept, reader: LineReader) -> None:
+        self._kept = kept
+        self._reader = reader
+        self.anchor = (0, 1)  # a line's offset and number, as last counted
+        self.enveloped = False
+
+    def raws(self, before: int, low: int, numbered: bool = True) -> Iterator[Raw]:
+        """Yield the lines that end before `before` (where a line begins) and begin at or after `low`, newest first."""
+        if self.enveloped:
+            yield from self._unwrapped(before, low)
+            return
+        at, number = before, self._number(before) if numbered else 0
+        for start, text in self._kept.lines_back(before, low):
+            if numbered:
+                number -= count_ends(self._kept.slice(start, at))
+                at = start
+            yield Raw(start, number, text, None, start)
+
+    def _number(self, before: int) -> int:
+        offset, number = self.anchor
+        if before < offset:
+            return number - count_ends(self._kept.slice(before, offset))
+        return number + count_ends(self._kept.slice(offset, before))
+
+    def _unwrapped(self, before: int, low: int) -> Iterator[Raw]:
+        low = max(low, self._kept.start)
+        data = self._kept.slice(low, before)
+        first = 0 if low == 0 else data.find(b"\n") + 1
+        unwrapper = Unwrapper(self._number(low + first) - 1)
+        records = unwrapper.feed(data[first:], low + first)
+        yield from reversed(list(lines_of_records(records)))
+
+    def lines(self, before: int, low: int) -> Iterator[ReadLine]:
+        """Yield the same lines, read."""
+        for raw in self.raws(before, low):
+            yield self.read(raw)
+
+    def read(self, raw: Raw) -> ReadLine:
+        return self._reader.read(raw.data, raw.offset, raw.number, raw.record)
+
+
+class NearTimes:
+    """Find the nearest earlier line of a speaker that gives the time.
+
+    Searches come in the order of the stream. What one search read the next does not read again, so that however many lines ask,
+    every byte is looked at about once.
+    """
+
+    def __init__(self, history: History, kept: Kept, has_clock: Callable[[bytes], bool], distance: int) -> None:
+        self._history, self._kept, self._has_clock, self._distance = history, kept, has_clock, distance
+        self._low = self._high = 0  # what is known: every stamped line between these offsets
+        self._known: dict[Any, tuple[int, Stamp]] = {}  # speaker -> its latest there; None: anybody's
+        self._vain: dict[Any, int] = {}
+
+    def find(self, before: int, line: ReadLine) -> Stamp | None:
+        """Return the time given by the line of the same speaker nearest before offset `before`, else by anybody's."""
+        if self._history.enveloped:
+            return None  # the envelope says better when this line was written
+        low = max(before - self._distance, self._kept.start)
+        speaker = speaker_of(line.who)
+        wanted = None if self._vain.get(speaker, 0) >= _PATIENCE else speaker
+        self._learn(before, low, wanted)
+        found = self._known.get(wanted)
+        if wanted is not None:
+            self._remember_vain(speaker, self._knows(wanted, low))
+            if not self._knows(wanted, low):
+                found = self._known.get(None)
+        return found[1] if found is not None and found[0] >= low else None
+
+    def _remember_vain(self, speaker: Any, found: bool) -> None:
+        if found:
+            self._vain.pop(speaker, None)
+        elif len(self._vain) < _SPEAKERS:
+            self._vain[speaker] = self._vain.get(speaker, 0) + 1
+
+    def _learn(self, before: int, low: int, wanted: Any) -> None:
+        """Read back from `before` to what is known, and beyond it, until the speaker is found."""
+        if self._high < low or self._high > before:
+            self._low = self._high = before
+            self._known = {}
+        fresh, reached, passed = self._walk(before, max(self._high, low), wanted, _WALK)
+        if reached > self._high:  # found on the way: what lies between is not known
+            self._known, self._low = fresh, reached
+        else:
+            self._known.update(fresh)
+        self._high = before
+        if self._low > low and not self._knows(wanted, low) and passed < _WALK:
+            older, self._low, _ = self._walk(self._low, low, wanted, _WALK - passed)
+            self._known = {**older, **self._known}
+        if len(self._known) > _SPEAKERS:
+            self._known = {None: self._known[None]}
+
+    def _knows(self, wanted: Any, low: int) -> bool:
+        found = self._known.get(wanted)
+        return found is not None and found[0] >= low
+
+    def _walk(self, before: int, floor: int, wanted: Any, most: int) -> tuple[dict[Any, tuple[int, Stamp]], int, int]:
+        """Return the stamped lines met on the way back, how far the way went, and how many they were."""
+        fresh: dict[Any, tuple[int, Stamp]] = {}
+        passed = 0
+        if before <= floor or not self._has_clock(self._kept.slice(floor, before)):
+            return fresh, floor, passed
+        for raw in self._history.raws(before, floor, numbered=False):
+            if _CLOCK.search(raw.data) is None:
+                continue
+            line = self._history.read(raw)
+            if line.stamp.at is None:
+                continue
+            speaker = speaker_of(line.who)
+            fresh.setdefault(None, (raw.offset, line.stamp))
+            fresh.setdefault(speaker, (raw.offset, line.stamp))
+            passed += 1
+            if wanted in (speaker, None) or passed >= most:
+                return fresh, raw.offset, passed
+        return fresh, floor, passed
+
+    def state(self) -> list[Any]:
+        return [self._low, self._high, list(self._known.items()), list(self._vain.items())]
+
+    def load(self, state: list[Any]) -> None:
+        self._low, self._high, known, vain = state
+        self._known = {_key(key): (offset, stamp) for key, (offset, stamp) in known}
+        self._vain = {_key(key): count for key, count in vain}
+
+
+def _key(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,115 @@
+"""Keep the last bytes of a stream, and count and cut its lines."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+import numpy
+
+_FEW = 4096  # bytes below which counting byte by byte beats the vectorised count's fixed cost
+_NEARBY = 1024  # bytes in which most lines end
+_BLOCK = 4096  # bytes that a walk back reads at a time
+
+
+def count_ends(data: bytes, start: int = 0, stop: int | None = None) -> int:
+    """Count the \\n in data[start:stop]: the lines that an editor numbers; a \\r alone ends a line for reading only."""
+    stop = len(data) if stop is None else stop
+    if stop - start < _FEW:
+        return data.count(b"\n", start, stop)
+    return int(numpy.count_nonzero(numpy.frombuffer(data, numpy.uint8, stop - start, start) == 10))
+
+
+def line_start(data: bytes, at: int, low: int = 0) -> int:
+    """Return where the line begins that holds data[at], at least `low`; a line end belongs to the line before it."""
+    reach, high = _NEARBY, at
+    while high > low:  # in growing steps: most lines are short, and a search for the other kind of end must not run far
+        start = max(low, high - reach)
+        found = max(data.rfind(b"\n", start, high), data.rfind(b"\r", start, high))
+        if found >= 0:
+            return found + 1
+        high, reach = start, reach * 8
+    return low
+
+
+def line_stop(data: bytes, at: int, high: int) -> int:
+    """Return where the text of the line stops that `at` is in: at its line end, or `high`."""
+    reach = _NEARBY
+    while at < high:
+        stop = min(high, at + reach)
+        found = data.find(b"\n", at, stop)
+        carriage = data.find(b"\r", at, stop if found < 0 else found)
+        if carriage >= 0 or found >= 0:
+            return carriage if carriage >= 0 else found
+        at, reach = stop, reach * 8
+    return high
+
+
+def after_end(data: bytes, stop: int, high: int) -> int:
+    """Return where the next line begins, `stop` being where a line's text stops."""
+    if stop >= high:
+        return high
+    return stop + 2 if data[stop] == 13 and data[stop + 1 : min(stop + 2, high)] == b"\n" else stop + 1
+
+
+class Kept:
+    """The last bytes of a stream, by their offset in it."""
+
+    __slots__ = ("_chunks", "end", "start")
+
+    def __init__(self, start: int = 0) -> None:
+        self._chunks: deque[tuple[int, bytes]] = deque()
+        self.start = start
+        self.end = start
+
+    def append(self, data: bytes) -> None:
+        if data:
+            self._chunks.append((self.end, data))
+            self.end += len(data)
+
+    def forget(self, before: int) -> None:
+        """Drop what lies before an offset."""
+        chunks = self._chunks
+        while chunks and chunks[0][0] + len(chunks[0][1]) <= before:
+            chunks.popleft()
+        if chunks and chunks[0][0] < before:
+            offset, data = chunks.popleft()
+            chunks.appendleft((before, data[before - offset :]))
+        self.start = max(self.start, min(before, self.end))
+
+    def slice(self, low: int, high: int) -> bytes:
+        """Return the bytes from one offset to another, as far as they are kept."""
+        parts = []
+        for offset, data in self._chunks:
+            if offset >= high:
+                break
+            if offset + len(data) > low:
+                parts.append(data[max(low - offset, 0) : high - offset])
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def lines_back(self, before: int, low: int) -> Iterator[tuple[int, bytes]]:
+        """Walk the lines from `before`, where one begins, back to the first that begins at or after `low`: offset and text."""
+        low = max(low, self.start)
+        tail = b""  # the end of a line whose start is not yet seen
+        at = before
+        while at > low:
+            block_start = max(low, at - _BLOCK)
+            block = self.slice(block_start, at) + tail
+            first = self._first_line(block, block_start)
+            yield from reversed(list(_lines(block, first, block_start)))
+            tail, at = block[:first], block_start
+
+    def _first_line(self, block: bytes, offset: int) -> int:
+        """Return where in a block its first whole line begins."""
+        if offset == 0 or self.slice(offset - 1, offset) == b"\n":
+            return 0
+        if self.slice(offset - 1, offset) == b"\r" and block[:1] != b"\n":
+            return 0
+        return after_end(block, line_stop(block, 0, len(block)), len(block))
+
+
+def _lines(block: bytes, at: int, offset: int) -> Iterator[tuple[int, bytes]]:
+    while at < len(block):
+        stop = line_stop(block, at, len(block))
+        yield offset + at, block[at:stop]
+        at = after_end(block, stop, len(block))

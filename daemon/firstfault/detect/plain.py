@@ -1,0 +1,45 @@
+"""Write state made of the model's nouns as JSON values and read it back exactly: tuples, keys and types included."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from firstfault import model
+
+_KINDS = {
+    kind.__name__: kind
+    for kind in (model.Event, model.Fact, model.Progress, model.Statement, model.Line, model.Stamp, model.Who, model.JobKey)
+}
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+
+
+def dump(value: Any) -> Any:
+    """Return `value` as lists, dicts, texts and numbers; what JSON has no word for is tagged."""
+    if isinstance(value, str | int | float | None):
+        return value
+    name = _NAMES.get(type(value))
+    if name is not None:
+        return {"=": name, "of": [dump(getattr(value, field.name)) for field in dataclasses.fields(value)]}
+    if isinstance(value, tuple):
+        return {"=": "tuple", "of": [dump(item) for item in value]}
+    if isinstance(value, Mapping):
+        return {"=": "map", "of": [[dump(key), dump(item)] for key, item in value.items()]}
+    return [dump(item) for item in value]
+
+
+def load(value: Any) -> Any:
+    """Read back what `dump` wrote; ValueError if it is something else."""
+    if isinstance(value, list):
+        return [load(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    name, parts = value.get("="), value.get("of")
+    if name == "tuple":
+        return tuple(load(item) for item in parts)
+    if name == "map":
+        return {load(key): load(item) for key, item in parts}
+    if name not in _KINDS:
+        raise ValueError(f"a detector's snapshot holds {name!r}, which this version does not know; start the stream without it")
+    return _KINDS[name](*(load(item) for item in parts))

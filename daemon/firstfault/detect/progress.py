@@ -1,0 +1,87 @@
+"""Say what each speaker of a stream was last seen doing: its last words, its last steps, its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from firstfault.detect.evidence import evidence
+from firstfault.detect.folding import speaker_of
+from firstfault.model import NO_TIME, JobKey, Progress, Stamp, Stream, Who
+from firstfault.text.lines import ReadLine
+from firstfault.text.steps import read_step
+
+STEPS = 8  # of each speaker, newest first
+MOST_SPEAKERS = 4096
+_STEPLESS = 64  # lines of one speaker without a step, after which no more of its older lines are asked for one
+
+
+@dataclass(slots=True)
+class _Seen:
+    who: Who
+    job: JobKey
+    last_line: ReadLine
+    first: Stamp = NO_TIME
+    last: Stamp = NO_TIME
+    lines: int = 0
+    asked: int = 0  # lines asked for a step since the last one found
+    steps: list[tuple[float, Stamp]] = field(default_factory=list)
+    values: Mapping[str, float] = field(default_factory=dict)
+
+
+def summarise(lines: Iterable[ReadLine], stream: Stream, job: JobKey, offset: int) -> list[Progress]:
+    """Summarise lines, newest first, by speaker; `offset` is the place of the stream that the summary speaks of."""
+    seen: dict[Any, _Seen] = {}
+    for whole in lines:
+        for line in reversed(whole.parts or (whole,)):
+            _add(seen, line, job)
+    return [_progress(speaker, one, stream, offset) for speaker, one in reversed(seen.items())]
+
+
+def _add(seen: dict[Any, _Seen], line: ReadLine, job: JobKey) -> None:
+    speaker = speaker_of(line.who)
+    one = seen.get(speaker)
+    if one is None:
+        if len(seen) >= MOST_SPEAKERS or not line.message.strip():
+            return
+        one = seen[speaker] = _Seen(line.who, line.job or job, line)
+    one.lines += 1
+    if line.stamp.at is not None:
+        one.first = line.stamp
+        if one.last.at is None:
+            one.last = line.stamp
+    if len(one.steps) < STEPS and one.asked < _STEPLESS:
+        _add_step(one, line)
+
+
+def _add_step(one: _Seen, line: ReadLine) -> None:
+    one.asked += 1
+    found = read_step(line.message)
+    if found is None:
+        return
+    if found.values and not one.values:
+        one.values = dict(found.values)
+    if found.step is not None and found.format != "progress":
+        one.asked = 0
+        one.steps.append((found.step, line.stamp))
+
+
+def _progress(speaker: Any, one: _Seen, stream: Stream, offset: int) -> Progress:
+    name = "-".join("" if part is None else str(part) for part in speaker) if speaker else "stream"
+    step, at = one.steps[0] if one.steps else (None, NO_TIME)
+    return Progress(
+        id=f"{stream.id}@{offset}/progress/{name}",
+        job=one.job,
+        who=one.who,
+        stream=stream.id,
+        first=one.first,
+        last=one.last,
+        lines=one.lines,
+        last_line=evidence(one.last_line, stream),
+        step=step,
+        step_at=at,
+        steps=tuple((number, stamp.at) for number, stamp in reversed(one.steps)),
+        values=one.values,
+        offset=offset,
+    )

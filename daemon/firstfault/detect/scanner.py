@@ -1,0 +1,288 @@
+"""Find which patterns may match where in a batch of bytes, in one pass over the batch."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import re
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy
+import re2
+
+from firstfault.detect import cache as disk
+from firstfault.detect.trigger import Trigger, trigger
+from firstfault.detect.visible import HIDING, visible
+from firstfault.text.lines import clean, split
+
+if TYPE_CHECKING:
+    import hyperscan
+
+Hit = tuple[int, int]  # index of a pattern; offset just behind what it matched: the byte before is on the line to look at
+
+_FOLDS = b"\\xc5\\xbf|\\xe2\\x84\\xaa"  # ſ and the Kelvin sign, which RE2 takes for s and k where case is ignored
+_SCAN_FORMAT = "1"
+# Every stamp that is read as a moment holds a time of day, except seconds since 1970 in brackets.
+CLOCK = rb"\d\d:\d\d:\d\d|\[ {0,8}\d{10,12}\.\d{3}"
+_CLOCK = re.compile(CLOCK)
+
+
+class AnyScanner(Protocol):
+    """What the detector needs of a scanner."""
+
+    patterns: tuple[str, ...]
+    fast: bool  # whole batches at once; False: line by line
+    unscannable: tuple[int, ...]  # patterns that have to be tried on every line
+
+    def scan(self, data: bytes) -> list[Hit]: ...
+
+    def has_clock(self, data: bytes) -> bool: ...
+
+
+def open_scanner(patterns: Sequence[str], cache: Path | None = None) -> AnyScanner:
+    """Return the fast scanner, or the slow one where no hyperscan is installed for this machine."""
+    try:
+        import hyperscan  # noqa: F401
+    except ImportError:
+        return SlowScanner(patterns)
+    return Scanner(patterns, cache)
+
+
+class SlowScanner:
+    """Try every pattern on every cleaned line: the obvious answer that the fast scanner is held to."""
+
+    fast = False
+    unscannable: tuple[int, ...] = ()
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self.patterns = tuple(patterns)
+        self._lines = _LineMatcher(self.patterns, range(len(self.patterns)))
+
+    def scan(self, data: bytes) -> list[Hit]:
+        """Return the patterns that match on each line, each at the end of its line."""
+        return list(self._lines.hits(data))
+
+    def has_clock(self, data: bytes) -> bool:
+        """Tell whether a time of day may stand anywhere in `data`."""
+        return _CLOCK.search(data) is not None
+
+
+class Scanner:
+    """Look for all patterns at once in whole batches; safe to use from several threads.
+
+    It may report a line that a pattern does not match, never the opposite: a hit is confirmed on its own line.
+    """
+
+    fast = True
+
+    def __init__(self, patterns: Sequence[str], cache: Path | None = None) -> None:
+        self.patterns = tuple(patterns)
+        self._triggers = [_trigger(pattern) for pattern in self.patterns]
+        self._folding = [index for index, found in enumerate(self._triggers) if found.folds]
+        self._database, refused = _database(self._triggers, bool(self._folding), cache)
+        self._hiding = _compile(dict(enumerate(HIDING)), once=True)
+        self._clock = _compile({0: CLOCK}, once=True)
+        self.unscannable = tuple(sorted(refused))
+        self._lines = _LineMatcher(self.patterns, self.unscannable) if refused else None
+        self._local = threading.local()
+
+    def scan(self, data: bytes) -> list[Hit]:
+        """Return the hits in `data`, sorted by offset, at least one for each line and pattern that match."""
+        if self._hides(data):
+            text = visible(data)
+            hits = _moved(data, text, self._raw(text))
+        else:
+            hits = self._raw(data)
+        if self._lines is not None:
+            hits += self._lines.hits(data)
+        hits.sort(key=_offset)
+        return hits
+
+    def _raw(self, data: bytes) -> list[Hit]:
+        hits: list[Hit] = []
+        if self._database is not None and data:
+            add = hits.append
+            # One report for each end of a match; a single report a batch (SINGLEMATCH) would lose all other lines.
+            self._database.scan(
+                data,
+                match_event_handler=lambda index, _start, end, _flags, _context: add((index, end)),
+                scratch=self._scratch("main", self._database),
+            )
+        return self._unfolded(hits) if self._folding else hits
+
+    def _hides(self, data: bytes) -> bool:
+        """Tell whether some line of `data` is not what it looks like; the engine looks for such bytes faster than anything else here."""
+        return self._has("hiding", self._hiding, data)
+
+    def has_clock(self, data: bytes) -> bool:
+        """Tell whether a time of day may stand anywhere in `data`."""
+        return self._has("clock", self._clock, data)
+
+    def _has(self, name: str, database: hyperscan.Database, data: bytes) -> bool:
+        found: list[int] = []
+        if data:
+            database.scan(data, match_event_handler=lambda *_: found.append(1), scratch=self._scratch(name, database))
+        return bool(found)
+
+    def _scratch(self, name: str, database: hyperscan.Database) -> hyperscan.Scratch:
+        """Return this thread's working memory for a database."""
+        scratch = getattr(self._local, name, None)
+        if scratch is None:
+            import hyperscan
+
+            scratch = hyperscan.Scratch(database)
+            setattr(self._local, name, scratch)
+        return scratch
+
+    def _unfolded(self, hits: list[Hit]) -> list[Hit]:
+        marker = len(self.patterns)
+        if not any(index == marker for index, _ in hits):
+            return hits
+        found = [hit for hit in hits if hit[0] != marker]
+        return found + [(index, end) for marked, end in hits if marked == marker for index in self._folding]
+
+
+class _LineMatcher:
+    """Match some patterns line by line."""
+
+    def __init__(self, patterns: Sequence[str], chosen: Iterable[int]) -> None:
+        self._indices = tuple(chosen)
+        self._set = re2.Set.SearchSet(_options())
+        for index in self._indices:
+            self._set.Add(patterns[index])
+        if self._indices:
+            self._set.Compile()
+        self._single = [(index, re2.compile(patterns[index], _options())) for index in self._indices]
+
+    def hits(self, data: bytes) -> Iterable[Hit]:
+        for start, end in split(data):
+            for index in self._matching(clean(data[start:end])):
+                yield index, end
+
+    def _matching(self, text: str) -> Iterable[int]:
+        try:
+            return sorted(self._indices[found] for found in self._set.Match(text) or ())
+        except re2.error:  # the set ran out of its memory on this text
+            return [index for index, program in self._single if program.search(text)]
+
+
+@functools.lru_cache(maxsize=1)
+def _options() -> Any:
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = 256 << 20
+    return options
+
+
+def _offset(hit: Hit) -> int:
+    return hit[1]
+
+
+@functools.lru_cache(maxsize=16384)
+def _trigger(pattern: str) -> Trigger:
+    try:
+        return trigger(pattern)
+    except (ValueError, KeyError, IndexError, RecursionError):  # syntax that only RE2 knows: tried on every line
+        return Trigger(b"")
+
+
+def _moved(data: bytes, text: bytes, hits: list[Hit]) -> list[Hit]:
+    """Map hits in the visible text back to the same line of `data`; both have the same line ends."""
+    if not hits:
+        return hits
+    ends, raw_ends = (_line_ends(numpy.frombuffer(one, numpy.uint8)) for one in (text, data))
+    ends, raw_ends = numpy.append(ends, len(text)), numpy.append(raw_ends, len(data))
+    lines = numpy.searchsorted(ends, [end - 1 for _, end in hits])
+    return [(index, int(raw_ends[line])) for (index, _), line in zip(hits, lines, strict=True)]
+
+
+def _line_ends(array: Any) -> Any:
+    return ((array == 10) | (array == 13)).nonzero()[0]
+
+
+def _database(triggers: list[Trigger], folding: bool, cache: Path | None) -> tuple[Any, set[int]]:
+    """Return the compiled database (None: nothing to scan for) and the patterns that it could not take."""
+    import hyperscan
+
+    wanted = {index: found.expression for index, found in enumerate(triggers) if found.expression}
+    refused = {index for index, found in enumerate(triggers) if not found.expression and not found.never}
+    if folding:
+        wanted[len(triggers)] = _FOLDS
+    key = _key(wanted)
+    kept = _kept(disk.read(cache, key))
+    if kept is None:
+        kept = _compiled(wanted)
+        database, rejected = kept
+        head = json.dumps(sorted(rejected)).encode()
+        disk.write(cache, key, head + b"\n" + (hyperscan.dumpb(database) if database is not None else b""))
+    return kept[0], refused | kept[1]
+
+
+def _kept(payload: bytes | None) -> tuple[Any, set[int]] | None:
+    if payload is None:
+        return None
+    import hyperscan
+
+    head, _, body = payload.partition(b"\n")
+    try:
+        return (hyperscan.loadb(body, hyperscan.HS_MODE_BLOCK) if body else None), set(json.loads(head))
+    except (hyperscan.error, ValueError):  # written by another version or for another CPU
+        return None
+
+
+def _key(wanted: dict[int, bytes]) -> str:
+    import hyperscan
+
+    digest = hashlib.sha256()
+    for part in (_SCAN_FORMAT, hyperscan.__version__, disk.cpu_features()):
+        digest.update(part.encode() + b"\0")
+    for index, expression in wanted.items():
+        digest.update(b"%d %d " % (index, len(expression)) + expression)
+    return digest.hexdigest()[:32]
+
+
+def _compiled(wanted: dict[int, bytes]) -> tuple[Any, set[int]]:
+    import hyperscan
+
+    try:
+        return _compile(wanted), set()
+    except hyperscan.error:
+        rejected = {index for index, expression in wanted.items() if not _accepted(expression)}
+    return _compile_most({index: expression for index, expression in wanted.items() if index not in rejected}, rejected)
+
+
+def _compile_most(wanted: dict[int, bytes], rejected: set[int]) -> tuple[Any, set[int]]:
+    """Compile what is left; patterns that are only together too much go half by half to the slow path."""
+    import hyperscan
+
+    while wanted:
+        try:
+            return _compile(wanted), rejected
+        except hyperscan.error:
+            longest = sorted(wanted, key=lambda index: len(wanted[index]), reverse=True)[: (len(wanted) + 1) // 2]
+            rejected |= set(longest)
+            wanted = {index: expression for index, expression in wanted.items() if index not in rejected}
+    return None, rejected
+
+
+def _accepted(expression: bytes) -> bool:
+    import hyperscan
+
+    try:
+        return _compile({0: expression}) is not None
+    except hyperscan.error:
+        return False
+
+
+def _compile(wanted: dict[int, bytes], once: bool = False) -> Any:
+    import hyperscan
+
+    if not wanted:
+        return None
+    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+    database.compile(list(wanted.values()), list(wanted), len(wanted), [hyperscan.HS_FLAG_SINGLEMATCH if once else 0] * len(wanted))
+    return database
