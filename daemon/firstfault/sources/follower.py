@@ -107,7 +107,7 @@ class Follower:
         again = self._survey.scan()
         now = self._clock.monotonic()
         self._earliest_scan = now + max(_ACTIVE_FLOOR_SECONDS, (now - began) * _SCAN_SHARE)
-        self._scan_due = _NOW if again else max(now + self._options.scan_seconds, self._earliest_scan)
+        self._scan_due = self._earliest_scan if again else max(now + self._options.scan_seconds, self._earliest_scan)
 
     def _due(self, now: float) -> list[Tail]:
         due: dict[Key, Tail] = {}
