@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-SAMPLE = ROOT / "daemon" / "firstfault" / "_samples" / "bad-record" / "logs"
+SAMPLE = ROOT / "daemon" / "firstfault" / "_samples" / "bad-record"
 GUILTY = [5]
 JOB = "pretrain-demo"
 SPEED = 2.5

@@ -20,7 +20,7 @@ NAMES = sample_names()
 
 
 def expected(name: str) -> dict[str, object]:
-    return yaml.safe_load((samples_folder() / name / "about.yaml").read_text())["expect"]
+    return yaml.safe_load((samples_folder() / f"{name}.yaml").read_text())["expect"]
 
 
 def diagnose(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, object], str]:

@@ -30,25 +30,25 @@ def run(args: argparse.Namespace) -> int:
 
 
 def samples_folder() -> Path:
-    """Return the folder that holds the samples, one folder each."""
+    """Return the folder that holds the samples: a folder of logs each, and beside it what it shows and must give."""
     return Path(__file__).resolve().parent.parent / "_samples"
 
 
 def sample_names() -> list[str]:
     """Return the names of all samples."""
-    return sorted(path.parent.name for path in samples_folder().glob("*/about.yaml"))
+    return sorted(path.stem for path in samples_folder().glob("*.yaml"))
 
 
 def logs_of(name: str) -> Path:
     """Return the folder of one sample's logs; UsageError if there is no such sample."""
     if name not in sample_names():
         raise UsageError(f"no sample is called {name!r}; there are {', '.join(sample_names())}")
-    return samples_folder() / name / "logs"
+    return samples_folder() / name
 
 
 def about(name: str) -> str:
     """Return the sentence that says what a sample shows, without loading a YAML parser for it."""
-    for line in (samples_folder() / name / "about.yaml").read_text(encoding="utf-8").splitlines():
+    for line in (samples_folder() / f"{name}.yaml").read_text(encoding="utf-8").splitlines():
         if line.startswith("about: "):
             return line.removeprefix("about: ")
     return ""
@@ -56,7 +56,7 @@ def about(name: str) -> str:
 
 def _list(names: list[str]) -> None:
     for name in names:
-        print(f"{name:16}{about(name)}")
+        print(f"{name:20}{about(name)}")
     print(f"\nTry one: firstfault diagnose $(firstfault samples {names[0]})", file=sys.stderr)
 
 

@@ -141,7 +141,7 @@ class _Page:
 
     def clue(self, clue: Clue) -> None:
         self.line(f"{clue.weight:+5.1f} {clue.text}", "", 1, 7)
-        for one in clue.lines[:2]:
+        for one in clue.lines[-2:]:  # a statement says what it is at its end
             self.evidence(one)
 
     def evidence(self, line: Line) -> None:
