@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from firstfault.model import NO_TIME, NOBODY, NOTHING, JobKey, Stamp, Stream, Who
 from firstfault.text.identity import Identity, identify
@@ -18,6 +17,7 @@ from firstfault.text.unwrap import Record, decode, read_time
 
 MAX_TEXT = 16384  # characters of a line that are looked at
 _TAIL = 4096  # of these from its end
+MAX_SPEAKERS = 16384  # remembered of one stream
 HEAD = 65536  # bytes of a stream that may decide how all of it is read
 
 _END = re.compile(rb"\r\n|\n|\r")
@@ -29,9 +29,8 @@ _ANSI = re.compile(
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
-@dataclass(frozen=True, slots=True)
-class ReadLine:
-    """One line with its prefixes, stamp and envelope taken apart."""
+class ReadLine(NamedTuple):
+    """One line with its prefixes, stamp and envelope taken apart. A tuple, because one is made for every line that is read."""
 
     who: Who
     stamp: Stamp
@@ -40,14 +39,14 @@ class ReadLine:
     number: int  # 1-based; lines end at "\n" for this count
     offset: int  # of its first byte in the stream
     level: str = ""  # "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", "FATAL" or ""
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = NOTHING
     speaker: str = ""  # equal for lines that a launcher tagged alike; keeps interleaved statements apart
     kinds: tuple[str, ...] = ()  # prefixes found, outermost first; see text/prefix.py
     host: str | None = None  # the host that the process printed, which may be another name than who.node
     channel: str = ""  # "stdout" or "stderr", where known
     job: JobKey | None = None  # where the line belongs, if its record says something else than the stream
     repeated: int = 0  # equal lines of others that Ray dropped
-    fields: Mapping[str, Any] = field(default_factory=dict)  # of a structured log record
+    fields: Mapping[str, Any] = NOTHING  # of a structured log record
     parts: tuple[ReadLine, ...] = ()  # where one physical line holds several records or a whole traceback; they replace it
 
 
@@ -181,7 +180,6 @@ _INSIDE = re.compile(rb"(?:^|\n) {0,5}(\d{1,6}): [^\n]{0,120}?(?:(?:\[rank |\[ra
 _RANKED = frozenset(("rank", "rank-tag"))
 
 
-@lru_cache(maxsize=16384)
 def _merge(who: Who, base: Identity) -> Who:
     """Fill what a line leaves open from its stream; configured fields win over the line."""
     known = base.who
@@ -211,6 +209,7 @@ class LineReader:
         self.nodes_from: int | None = None  # offset from which tasks are known to be nodes: ranks speak under other numbers
         self._seen = bytearray()
         self._by_labels: dict[int, tuple[Mapping[str, str], Identity]] = {}
+        self._speakers: dict[Who, Who] = {}  # what lines of this stream said, and whom that means
 
     # what the head of the stream shows
 
@@ -327,7 +326,7 @@ class LineReader:
         if envelope is not None:
             speaker = f"{envelope.labels.get('k8s.pod.name', '')}{channel}{speaker}"
         return ReadLine(
-            _merge(who, base),
+            self._merged(who) if base is self.identity else _merge(who, base),
             stamp if stamp.at is not None else outer,
             message,
             text,
@@ -343,6 +342,14 @@ class LineReader:
             prefix.repeated,
         )
 
+    def _merged(self, who: Who) -> Who:
+        found = self._speakers.get(who)
+        if found is None:
+            if len(self._speakers) >= MAX_SPEAKERS:
+                self._speakers.clear()
+            found = self._speakers[who] = _merge(who, self.identity)
+        return found
+
     def _structured(
         self, prefix: Prefix, fields: Mapping[str, Any], text: str, offset: int, number: int, envelope: Record | None
     ) -> ReadLine:
@@ -357,11 +364,11 @@ class LineReader:
         said = _said(fields, prefix.rest)
         known = prefix._replace(who=who, level=LEVELS.get(level, level)[:12], kinds=(*prefix.kinds, "json"))
         line = self._line(known, said, text, offset, number, envelope, self._stamp_of(fields, envelope))
-        line = replace(line, fields=fields)
+        line = line._replace(fields=fields)
         if "\n" not in said:
             return line
-        parts = tuple(replace(line, message=piece) for piece in said.split("\n")[:MAX_PARTS])
-        return replace(line, parts=parts)
+        parts = tuple(line._replace(message=piece) for piece in said.split("\n")[:MAX_PARTS])
+        return line._replace(parts=parts)
 
     def _stamp_of(self, fields: Mapping[str, Any], envelope: Record | None) -> Stamp | None:
         value = next((fields[key] for key in _TIME if fields.get(key) is not None), None)
@@ -380,11 +387,11 @@ class LineReader:
         first = parts[0]
         if last.who == _merge(NOBODY, self._identity(envelope)) and not last.kinds:
             # the record itself says nothing of who speaks, but the launcher's tag stands before whatever is on its line
-            last = replace(last, who=first.who, speaker=first.speaker)
+            last = last._replace(who=first.who, speaker=first.speaker)
         if last.stamp.at is None and first.stamp.at is not None:
-            last = replace(last, stamp=first.stamp)  # a viewer or collector stamped the line as a whole
+            last = last._replace(stamp=first.stamp)  # a viewer or collector stamped the line as a whole
         parts = (*parts[:-1], last)
-        return replace(last, text=text, parts=parts)
+        return last._replace(text=text, parts=parts)
 
 
 def _first_known(first: int | None, second: int | None) -> int | None:

@@ -88,32 +88,57 @@ def _place(reading: Reading, piece: str) -> None:
 
 
 def read_after_stamp(reading: Reading, text: str, at: int) -> int:
-    if match := _OLMO.match(text, at):
-        reading.node_is(match[1])
-        reading.local = int(match[2]) if reading.local is None else reading.local
-        set_level(reading, match[3])
-        return match.end()
-    if match := _COMPOSER.match(text, at):
-        reading.rank, reading.pid = int(match[1]), int(match[2])
-        set_level(reading, match[3])
-        reading.kinds.append("rank-tag")
-        return match.end()
-    if match := _ELASTIC_OLD.match(text, at):
-        _logger(reading, match[1])
-        set_level(reading, match[2])
-        return match.end()
-    if (end := _after_host(reading, text, at)) >= 0:
-        return end
-    if match := _LOG_HEAD.match(text, at):
-        level1, pid, name1, level2, name2, name3, level3 = match.groups()
-        set_level(reading, level1 or level2 or level3)
-        _logger(reading, name1 or name2 or name3)
-        if pid and reading.pid is None:
-            reading.pid = int(pid)
-        reading.kinds.append("logger")
-        return match.end()
+    """Read what stands between stamp and message: host, level, logger; return where the text goes on."""
+    if text.startswith((" - ", " | ", " [", "\t"), at):  # the commonest: nothing but a logger can follow
+        end = _olmo(reading, text, at) if text[at] == "\t" else _log_head(reading, text, at)
+        return end if end >= 0 else _separator(text, at)
+    for read in (_composer, _elastic_old, _after_host, _log_head):
+        if (end := read(reading, text, at)) >= 0:
+            return end
+    return _separator(text, at)
+
+
+def _separator(text: str, at: int) -> int:
     match = _SEPARATOR.match(text, at)
     return match.end() if match else at
+
+
+def _olmo(reading: Reading, text: str, at: int) -> int:
+    if not (match := _OLMO.match(text, at)):
+        return -1
+    reading.node_is(match[1])
+    reading.local = int(match[2]) if reading.local is None else reading.local
+    set_level(reading, match[3])
+    return match.end()
+
+
+def _composer(reading: Reading, text: str, at: int) -> int:
+    if not (match := _COMPOSER.match(text, at)):
+        return -1
+    reading.rank, reading.pid = int(match[1]), int(match[2])
+    set_level(reading, match[3])
+    reading.kinds.append("rank-tag")
+    return match.end()
+
+
+def _elastic_old(reading: Reading, text: str, at: int) -> int:
+    if not (match := _ELASTIC_OLD.match(text, at)):
+        return -1
+    _logger(reading, match[1])
+    set_level(reading, match[2])
+    return match.end()
+
+
+def _log_head(reading: Reading, text: str, at: int) -> int:
+    if not (match := _LOG_HEAD.match(text, at)):
+        return -1
+    level1, pid, name1, level2, name2, name3, level3 = match.groups()
+    set_level(reading, level1 or level2 or level3)
+    _logger(reading, name1 or name2 or name3)
+    if pid and reading.pid is None:
+        reading.pid = int(pid)
+    reading.kinds.append("logger")
+    return match.end()
 
 
 _RFC5424 = re.compile(r"([\w.-]{1,255}) ([\w./-]{1,80}) (\S{1,128}) (\S{1,80}) (?:-|\[[^\]]{0,400}\]) ?")

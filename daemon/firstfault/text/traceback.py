@@ -478,9 +478,9 @@ class StatementReader:
     def _feed_whole(self, line: ReadLine, closed: list[Closed]) -> None:
         """Read a record that carries a whole traceback in one line, as structured logs do."""
         key = f"{line.speaker}@{line.offset}"
-        record = replace(line, message=line.parts[0].message, kinds=("json",), parts=())
+        record = line._replace(message=line.parts[0].message, kinds=("json",), parts=())
         for part in line.parts:
-            self._feed(key, replace(part, kinds=(), parts=()), (record,), closed)
+            self._feed(key, part._replace(kinds=(), parts=()), (record,), closed)
         self._end(key, closed, everything=True)
         self._last.pop(key, None)
 
