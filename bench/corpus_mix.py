@@ -29,7 +29,9 @@ def _titan(dice: random.Random, step: int) -> str:
 
 
 def _trainer(dice: random.Random, step: int) -> str:
-    return f"{{'loss': {dice.uniform(1, 3):.4f}, 'grad_norm': {dice.uniform(0, 2):.4f}, 'learning_rate': 1.9e-05, 'epoch': {step / 4000:.2f}}}"
+    return (
+        f"{{'loss': {dice.uniform(1, 3):.4f}, 'grad_norm': {dice.uniform(0, 2):.4f}, 'learning_rate': 1.9e-05, 'epoch': {step / 4000:.2f}}}"
+    )
 
 
 def _bar(dice: random.Random, step: int) -> str:
@@ -55,7 +57,9 @@ def _fairseq(dice: random.Random, step: int) -> str:
 
 
 def _verl(dice: random.Random, step: int) -> str:
-    return f"step:{step} - actor/pg_loss:{dice.uniform(0, 1):.4f} - actor/grad_norm:0.8121 - critic/rewards/mean:0.41 - perf/throughput:1032.2"
+    return (
+        f"step:{step} - actor/pg_loss:{dice.uniform(0, 1):.4f} - actor/grad_norm:0.8121 - critic/rewards/mean:0.41 - perf/throughput:1032.2"
+    )
 
 
 def _chat(dice: random.Random, step: int) -> str:

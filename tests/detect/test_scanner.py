@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firstfault.detect import cache, scanner
+from firstfault.detect import cache, database, scanner
 from firstfault.detect.scanner import Scanner, SlowScanner, open_scanner
 from firstfault.detect.trigger import trigger
 from firstfault.text.lines import split
@@ -121,14 +121,14 @@ def test_patterns_too_large_together_are_not_lost(monkeypatch: pytest.MonkeyPatc
     """When the engine refuses a set whose members it takes one by one, the longest ones go to the slow path."""
     import hyperscan
 
-    compile_ = scanner._compile
+    compile_ = database.compile_database
 
     def limited(wanted: dict[int, bytes], once: bool = False) -> object:
         if len(wanted) > 2:
             raise hyperscan.error("too large")
         return compile_(wanted, once)
 
-    monkeypatch.setattr(scanner, "_compile", limited)
+    monkeypatch.setattr(database, "compile_database", limited)
     data = b"alpha line\nbeta line here\ngamma\ndelta one"
     patterns = ["alpha", "beta line", "gamma", "delta"]
     found = Scanner(patterns)
@@ -157,14 +157,16 @@ def test_one_scanner_serves_many_threads() -> None:
 def test_the_compiled_database_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second scanner of the same patterns loads what the first one compiled, and answers the same."""
     first = Scanner(PATTERNS, tmp_path)
-    monkeypatch.setattr(scanner, "_compiled", lambda wanted: pytest.fail("compiled again"))
+    monkeypatch.setattr(database, "_made", lambda triggers: pytest.fail("compiled again"))
     second = Scanner(PATTERNS, tmp_path)
     data = b"\n".join(FRAGMENTS)
     assert second.scan(data) == first.scan(data)
     assert second.unscannable == first.unscannable
 
 
-@pytest.mark.parametrize("damage", [lambda old: b"", lambda old: old[:-7], lambda old: old[:90] + b"\xff" + old[91:], lambda old: b"x" * len(old)])
+@pytest.mark.parametrize(
+    "damage", [lambda old: b"", lambda old: old[:-7], lambda old: old[:90] + b"\xff" + old[91:], lambda old: b"x" * len(old)]
+)
 def test_a_damaged_cache_is_compiled_over(tmp_path: Path, damage) -> None:  # type: ignore[no-untyped-def]
     """A truncated, altered or foreign file in the cache is not believed, and is replaced."""
     Scanner(["needle"], tmp_path)
@@ -177,8 +179,8 @@ def test_a_damaged_cache_is_compiled_over(tmp_path: Path, damage) -> None:  # ty
 
 def test_a_foreign_database_is_compiled_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that is whole but that this machine's engine will not load is not used."""
-    key = scanner._key({0: b"needle"})
-    assert cache.write(tmp_path, key, b"[]\nnot a database of this version")
+    key = database._key(["needle"])
+    assert cache.write(tmp_path, key, b"[[], []]\nnot a database of this version")
     assert Scanner(["needle"], tmp_path).scan(b"needle") == [(0, 6)]
 
 

@@ -45,7 +45,10 @@ def _sequence(event: Event, symptom: Symptom, events: Sequence[Event]) -> bool:
     if rule is None:
         return True
     return any(
-        other.fingerprint == event.fingerprint and other.symptom == rule.after and _related(other, event, rule.on) and _within(other, event, rule.within)
+        other.fingerprint == event.fingerprint
+        and other.symptom == rule.after
+        and _related(other, event, rule.on)
+        and _within(other, event, rule.within)
         for other in events
         if other.id != event.id
     )
@@ -70,7 +73,10 @@ def _absent(event: Event, symptom: Symptom, facts: Sequence[Fact]) -> bool:
     if rule is None:
         return True
     return not any(
-        fact.name == SEEN and fact.values.get("pattern") == rule.pattern and _related(fact, event, rule.on) and _within(event, fact, rule.within)
+        fact.name == SEEN
+        and fact.values.get("pattern") == rule.pattern
+        and _related(fact, event, rule.on)
+        and _within(event, fact, rule.within)
         for fact in facts
     )
 

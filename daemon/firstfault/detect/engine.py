@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from firstfault.detect.blocks import Block, Blocks
@@ -15,8 +16,8 @@ from firstfault.detect.nearby import Nearby
 from firstfault.detect.plan import Plan, Use
 from firstfault.detect.progress import summarise
 from firstfault.detect.regions import Raw
-from firstfault.detect.statements import UNCLASSIFIED, Found, belongs, found_in, innermost
-from firstfault.model import NO_TIME, Event, Fact, JobKey, Observation, Role, Stamp, Stream, Who
+from firstfault.detect.statements import Found, belongs, found_in, innermost
+from firstfault.model import NO_TIME, Event, Fact, JobKey, Observation, Stamp, Stream, Who
 from firstfault.text.lines import MAX_TEXT, LineReader, ReadLine
 from firstfault.text.signals import Reading, subject
 from firstfault.text.traceback import Closed, StatementReader
@@ -185,39 +186,23 @@ class Engine:
             rule = symptom.numeric
             if rule is not None and rule.kind == fact.values.get("what") and rule.name == fact.values.get("name"):
                 captures = {name: fact.values[name] for name in ("name", "step") if fact.values.get(name) is not None}
-                lines = (evidence(line, self.stream),)
-                self._emit(self._event(symptom.fingerprint, symptom.id, symptom.role, line, fact.who, fact.time, line.offset, captures, lines))
+                event = self._event(Found(symptom.fingerprint, symptom.id, symptom.role), line.offset, line.job, fact.who, fact.time)
+                self._emit(replace(event, captures=captures, lines=(evidence(line, self.stream),)))
 
     # symptoms
 
     def _say(self, shown: Iterable[Shown]) -> None:
         """Report symptoms that belong to no statement."""
         for one in shown:
-            if holds_all(one, (one.line.message,)):
-                lines = (evidence(one.line, self.stream, one.at),)
-                symptom = one.symptom
-                self._judge(
-                    one,
-                    self._event(
-                        symptom.fingerprint, symptom.id, symptom.role, one.line, one.line.who, self.when(one.line), one.line.offset, one.captures, lines
-                    ),
-                )
+            line = one.line
+            if holds_all(one, (line.message,)):
+                found = Found(one.symptom.fingerprint, one.symptom.id, one.symptom.role, one)
+                event = self._event(found, line.offset, line.job, line.who, self.when(line))
+                self._judge(one, replace(event, captures=one.captures, lines=(evidence(line, self.stream, one.at),)))
 
-    def _event(
-        self,
-        fingerprint: str,
-        symptom: str,
-        role: Role,
-        line: ReadLine,
-        who: Who,
-        time: Stamp,
-        offset: int,
-        captures: Any,
-        lines: Any,
-        statement: Any = None,
-    ) -> Event:
-        name = f"{self.stream.id}@{offset}/{fingerprint}/{symptom}"
-        return Event(name, fingerprint, symptom, role, line.job or self.job, who, time, self.stream.id, offset, captures, lines, statement)
+    def _event(self, found: Found, offset: int, job: JobKey | None, who: Who, time: Stamp) -> Event:
+        name = f"{self.stream.id}@{offset}/{found.fingerprint}/{found.symptom}"
+        return Event(name, found.fingerprint, found.symptom, found.role, job or self.job, who, time, self.stream.id, offset)
 
     def _judge(self, shown: Shown, event: Event) -> None:
         near = shown.symptom.near
@@ -291,7 +276,8 @@ class Engine:
         offset = first.offset if shown is None or not index else max(first.offset, shown.line.offset)
         captures = shown.captures if shown else {"exception": closed.statement.exception, "where": innermost(closed.statement)}
         lines = selected(closed.lines, self.stream, shown.line if shown else None)
-        event = self._event(found.fingerprint, found.symptom, found.role, first, closed.who, time, offset, captures, lines, closed.statement)
+        event = self._event(found, offset, first.job, closed.who, time)
+        event = replace(event, captures=captures, lines=lines, statement=closed.statement)
         if shown is None:
             self._emit(event)
         else:
@@ -366,6 +352,3 @@ def _windows(marks: Sequence[int]) -> list[int]:
         if not found or mark - found[-1] > MAX_TEXT // 4:
             found.append(mark)
     return found[:_WINDOWS]
-
-
-__all__ = ["UNCLASSIFIED", "Engine"]

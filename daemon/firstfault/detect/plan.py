@@ -18,16 +18,27 @@ ENVELOPES = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """One pattern compiled for confirming a hit on its own line."""
+    """One pattern for confirming a hit on its own line, compiled when first asked."""
 
-    pattern: str
-    code: Any
-    names: tuple[str, ...]  # of its groups
+    __slots__ = ("_code", "_names", "pattern")
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+        self._code: Any = None
+        self._names: tuple[str, ...] = ()
 
     def search(self, text: bytes) -> Any:
-        return self.code.search(text)
+        """Return the match in encoded text, or None."""
+        if self._code is None:
+            self._code = compiled(self.pattern)
+            self._names = tuple(self._code.groupindex)
+        return self._code.search(text)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the groups, once something was searched for."""
+        return self._names
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,14 +98,9 @@ class Plan:
     def _use(self, pattern: str) -> Use:
         if pattern not in self._index:
             self._index[pattern] = len(self.uses)
-            self.uses.append(Use(_program(pattern)))
+            self.uses.append(Use(Program(pattern)))
         return self.uses[self._index[pattern]]
 
 
 def _programs(patterns: Iterable[str]) -> tuple[Program, ...]:
-    return tuple(_program(pattern) for pattern in patterns)
-
-
-def _program(pattern: str) -> Program:
-    code = compiled(pattern)
-    return Program(pattern, code, tuple(code.groupindex))
+    return tuple(Program(pattern) for pattern in patterns)

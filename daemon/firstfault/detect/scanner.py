@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
 import re
 import threading
 from collections.abc import Iterable, Sequence
@@ -14,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy
 import re2
 
-from firstfault.detect import cache as disk
-from firstfault.detect.trigger import Trigger, trigger
+from firstfault.detect.database import compile_database, open_database
 from firstfault.detect.visible import HIDING, visible
 from firstfault.text.lines import clean, split
 
@@ -24,8 +21,6 @@ if TYPE_CHECKING:
 
 Hit = tuple[int, int]  # index of a pattern; offset just behind what it matched: the byte before is on the line to look at
 
-_FOLDS = b"\\xc5\\xbf|\\xe2\\x84\\xaa"  # ſ and the Kelvin sign, which RE2 takes for s and k where case is ignored
-_SCAN_FORMAT = "1"
 # Every stamp that is read as a moment holds a time of day, except seconds since 1970 in brackets.
 CLOCK = rb"\d\d:\d\d:\d\d|\[ {0,8}\d{10,12}\.\d{3}"
 _CLOCK = re.compile(CLOCK)
@@ -81,12 +76,10 @@ class Scanner:
 
     def __init__(self, patterns: Sequence[str], cache: Path | None = None) -> None:
         self.patterns = tuple(patterns)
-        self._triggers = [_trigger(pattern) for pattern in self.patterns]
-        self._folding = [index for index, found in enumerate(self._triggers) if found.folds]
-        self._database, refused = _database(self._triggers, bool(self._folding), cache)
-        self._hiding = _compile(dict(enumerate(HIDING)), once=True)
-        self._clock = _compile({0: CLOCK}, once=True)
-        self.unscannable = tuple(sorted(refused))
+        self._database, refused, folding = open_database(self.patterns, cache)
+        self.unscannable, self._folding = tuple(sorted(refused)), sorted(folding)
+        self._hiding = compile_database(dict(enumerate(HIDING)), once=True)
+        self._clock = compile_database({0: CLOCK}, once=True)
         self._lines = _LineMatcher(self.patterns, self.unscannable) if refused else None
         self._local = threading.local()
 
@@ -182,14 +175,6 @@ def _offset(hit: Hit) -> int:
     return hit[1]
 
 
-@functools.lru_cache(maxsize=16384)
-def _trigger(pattern: str) -> Trigger:
-    try:
-        return trigger(pattern)
-    except (ValueError, KeyError, IndexError, RecursionError):  # syntax that only RE2 knows: tried on every line
-        return Trigger(b"")
-
-
 def _moved(data: bytes, text: bytes, hits: list[Hit]) -> list[Hit]:
     """Map hits in the visible text back to the same line of `data`; both have the same line ends."""
     if not hits:
@@ -202,87 +187,3 @@ def _moved(data: bytes, text: bytes, hits: list[Hit]) -> list[Hit]:
 
 def _line_ends(array: Any) -> Any:
     return ((array == 10) | (array == 13)).nonzero()[0]
-
-
-def _database(triggers: list[Trigger], folding: bool, cache: Path | None) -> tuple[Any, set[int]]:
-    """Return the compiled database (None: nothing to scan for) and the patterns that it could not take."""
-    import hyperscan
-
-    wanted = {index: found.expression for index, found in enumerate(triggers) if found.expression}
-    refused = {index for index, found in enumerate(triggers) if not found.expression and not found.never}
-    if folding:
-        wanted[len(triggers)] = _FOLDS
-    key = _key(wanted)
-    kept = _kept(disk.read(cache, key))
-    if kept is None:
-        kept = _compiled(wanted)
-        database, rejected = kept
-        head = json.dumps(sorted(rejected)).encode()
-        disk.write(cache, key, head + b"\n" + (hyperscan.dumpb(database) if database is not None else b""))
-    return kept[0], refused | kept[1]
-
-
-def _kept(payload: bytes | None) -> tuple[Any, set[int]] | None:
-    if payload is None:
-        return None
-    import hyperscan
-
-    head, _, body = payload.partition(b"\n")
-    try:
-        return (hyperscan.loadb(body, hyperscan.HS_MODE_BLOCK) if body else None), set(json.loads(head))
-    except (hyperscan.error, ValueError):  # written by another version or for another CPU
-        return None
-
-
-def _key(wanted: dict[int, bytes]) -> str:
-    import hyperscan
-
-    digest = hashlib.sha256()
-    for part in (_SCAN_FORMAT, hyperscan.__version__, disk.cpu_features()):
-        digest.update(part.encode() + b"\0")
-    for index, expression in wanted.items():
-        digest.update(b"%d %d " % (index, len(expression)) + expression)
-    return digest.hexdigest()[:32]
-
-
-def _compiled(wanted: dict[int, bytes]) -> tuple[Any, set[int]]:
-    import hyperscan
-
-    try:
-        return _compile(wanted), set()
-    except hyperscan.error:
-        rejected = {index for index, expression in wanted.items() if not _accepted(expression)}
-    return _compile_most({index: expression for index, expression in wanted.items() if index not in rejected}, rejected)
-
-
-def _compile_most(wanted: dict[int, bytes], rejected: set[int]) -> tuple[Any, set[int]]:
-    """Compile what is left; patterns that are only together too much go half by half to the slow path."""
-    import hyperscan
-
-    while wanted:
-        try:
-            return _compile(wanted), rejected
-        except hyperscan.error:
-            longest = sorted(wanted, key=lambda index: len(wanted[index]), reverse=True)[: (len(wanted) + 1) // 2]
-            rejected |= set(longest)
-            wanted = {index: expression for index, expression in wanted.items() if index not in rejected}
-    return None, rejected
-
-
-def _accepted(expression: bytes) -> bool:
-    import hyperscan
-
-    try:
-        return _compile({0: expression}) is not None
-    except hyperscan.error:
-        return False
-
-
-def _compile(wanted: dict[int, bytes], once: bool = False) -> Any:
-    import hyperscan
-
-    if not wanted:
-        return None
-    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-    database.compile(list(wanted.values()), list(wanted), len(wanted), [hyperscan.HS_FLAG_SINGLEMATCH if once else 0] * len(wanted))
-    return database

@@ -102,12 +102,12 @@ class StreamReader:
         return found
 
     def _forget(self) -> None:
-        keep = self._partial_at - self.distance
+        needed = self._partial_at
         if self.engine.section is not None:
-            keep = min(keep, self.engine.section)
+            needed = min(needed, self.engine.section)
         if self._envelopes is not None:
-            keep = min(keep, max(self._envelopes.since, self.kept.end - _MAX_KEPT))
-        self.kept.forget(keep)
+            needed = min(needed, max(self._envelopes.since, self.kept.end - _MAX_KEPT))
+        self.kept.forget(needed - self.distance)
 
     # plain lines
 

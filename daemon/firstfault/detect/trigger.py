@@ -170,4 +170,3 @@ def _emit_repeat(node: Repeat) -> str:
     if least > limit or (most is not None and most > limit):
         least, most = min(least, limit), None
     return body + {(0, None): "*", (1, None): "+", (0, 1): "?"}.get((least, most), f"{{{least},{'' if most is None else most}}}")
-
