@@ -2,9 +2,9 @@
 # ruff: noqa: T201
 """Replay a failing training job into log files while `firstfault run` follows them, and show what it says.
 
-The job is the bundled sample `bad-record`: two nodes, eight ranks, a file each. Its lines are written as they once came, with their
-stamps moved to now and the pauses shortened. At a terminal the daemon keeps serving until Ctrl-C; elsewhere the demo ends by itself.
-Exit code 0 only if the rank that failed first was named.
+The job is the bundled sample `native-crash`: eight ranks with a file each, and the launcher's console. Its lines are written as they
+once came, with their stamps moved to now and the pauses shortened. At a terminal the daemon keeps serving until Ctrl-C; elsewhere the
+demo ends by itself. Exit code 0 only if the rank that failed first was named.
 """
 
 from __future__ import annotations
@@ -27,14 +27,18 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-SAMPLE = ROOT / "daemon" / "firstfault" / "_samples" / "bad-record"
-GUILTY = [5]
+SAMPLE = ROOT / "daemon" / "firstfault" / "_samples" / "native-crash"
+GUILTY = [7]
+CONSOLE = "agent.log"
 JOB = "pretrain-demo"
 SPEED = 2.5
+LAST_WORDS_SECS = 2.0  # unterminated last lines are read after half a second
 READY_SECS, VERDICT_SECS = 90.0, 100.0  # the very first start compiles the patterns; a verdict is due 90 s after the fault
 
 _DATE = re.compile(r"(?P<date>\d{4}-\d\d-\d\d)(?P<mid>[ T_])(?P<time>\d\d:\d\d:\d\d)(?P<fraction>[.,]\d{1,9})?")
 _GLOG = re.compile(r"\b(?P<level>[IWEF])(?P<date>\d{4}) (?P<time>\d\d:\d\d:\d\d)(?P<fraction>\.\d{1,9})")
+
+_TAG = re.compile(r"(?:\[default\d+\]:)?\[?")  # torchrun's console puts it before each line of a worker
 
 
 @dataclass(frozen=True)
@@ -50,21 +54,19 @@ def read_job(folder: Path) -> list[Piece]:
     """Return all lines in the order in which they were written, as far as their stamps tell."""
     files = {path.relative_to(folder): path.read_text().splitlines(keepends=True) for path in sorted(folder.rglob("*.log"))}
     year = next(stamp.year for lines in files.values() for line in lines if (stamp := _dated(line)))
-    ends: dict[Path, float] = {}
-    for file, lines in files.items():
-        last = max((at for line in lines if (at := stamp_of(line, year)) is not None), default=0.0)
-        ends[file.parent] = max(ends.get(file.parent, 0.0), last)
-    pieces = [piece for file, lines in files.items() for piece in _timed(file, lines, ends[file.parent], year)]
-    return sorted(pieces, key=lambda piece: piece.at)
+    workers = [line for file, lines in files.items() if file.name != CONSOLE for line in lines]
+    end = max(at for line in workers if (at := stamp_of(line, year)) is not None)
+    pieces = [piece for file, lines in files.items() for piece in _timed(file, lines, end, year)]
+    return sorted(pieces, key=lambda piece: piece.at)  # stable: lines of one file stay in their order
 
 
 def _timed(file: Path, lines: list[str], end: float, year: int) -> Iterator[Piece]:
-    """Give unstamped lines the stamp before them; a last traceback was written when its rank spoke last."""
+    """Give unstamped lines the stamp before them; last tracebacks were written when the job fell silent."""
     stamps = [stamp_of(line, year) for line in lines]
     trailing = next((len(stamps) - index for index, at in enumerate(reversed(stamps)) if at is not None), 0)
     at = min((one for one in stamps if one is not None), default=end)
     for index, (line, stamp) in enumerate(zip(lines, stamps, strict=True)):
-        at = stamp if stamp is not None else at
+        at = max(at, stamp or at)  # lines of one file stay in their order
         dying = file.name == "stderr.log" and index >= trailing
         yield Piece(end + 0.25 if dying else at, file, line)
 
@@ -76,10 +78,11 @@ def _dated(line: str) -> datetime | None:
 
 def stamp_of(line: str, year: int) -> float | None:
     """Return when a line says that it was written."""
+    line = _TAG.sub("", line)
     if found := _DATE.match(line):
         fraction = (found["fraction"] or "").replace(",", ".")[:7]
         return datetime.fromisoformat(f"{found['date']} {found['time']}{fraction.ljust(7, '0') if fraction else ''}+00:00").timestamp()
-    if found := _GLOG.match(line.lstrip("[")):
+    if found := _GLOG.match(line):
         moment = datetime.strptime(f"{year}{found['date']} {found['time']}", "%Y%m%d %H:%M:%S").replace(tzinfo=UTC)
         return moment.timestamp() + float(found["fraction"])
     return None
@@ -177,7 +180,7 @@ def tell(one: dict[str, Any], url: str) -> bool:
     followers = sorted({each["rank"] for each in one["collateral"] if each["rank"] is not None})
     say(f"\n==> Incident {one['id']}: {one['title']} [{one['fingerprint']}]")
     say(f"    failed first      {first}")
-    say(f"    how sure          {verdict['confidence']:.0%}: {verdict['summary']}")
+    say(f"    how sure          {min(verdict['confidence'], 0.99):.0%}: {verdict['summary']}")
     say(f"    only followed     ranks {_list(followers)}")
     say(f"    fix               {one['fix']['summary']}")
     for step in one["fix"]["steps"]:
@@ -195,7 +198,7 @@ def tell(one: dict[str, Any], url: str) -> bool:
     for line in metrics.splitlines():
         if line.startswith("firstfault_incident_open{"):
             say(f"    $ curl -s {url}/metrics | grep incident_open\n      {line}")
-    truth = f"a record that rank {_list(GUILTY)} could not read ended the job; the others lost their connection to it"
+    truth = f"native code of rank {_list(GUILTY)} crashed; the others only lost their connection to it"
     say(f"\n==> {'Right' if right else 'WRONG'}: {truth}.")
     return right
 
@@ -228,10 +231,12 @@ def story(daemon: subprocess.Popen[bytes], logs: Path, url: str) -> int:
     wait_for(lambda: get(f"{url}/-/ready"), READY_SECS, daemon, "becoming ready")
     pieces = read_job(SAMPLE)
     files = len({piece.file for piece in pieces})
-    say(f"==> A job of 8 ranks on 2 nodes begins to train; {len(pieces)} lines go into {files} files under {logs}")
+    say(f"==> A job of 8 ranks begins to train; {len(pieces)} lines go into {files} files under {logs}")
     replay(pieces, logs)
     say("==> The job is dead; waiting until the verdict is settled")
-    right = tell(wait_for(lambda: settled_incident(url), VERDICT_SECS, daemon, "a settled verdict"), url)
+    wait_for(lambda: settled_incident(url), VERDICT_SECS, daemon, "a settled verdict")
+    time.sleep(LAST_WORDS_SECS)
+    right = tell(settled_incident(url) or {}, url)
     if sys.stdout.isatty():
         say("\n==> Serving until Ctrl-C")
         try:

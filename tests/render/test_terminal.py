@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firstfault.model import Candidate, Collateral, Diagnosis, Line
+from firstfault.model import Candidate, Clue, Collateral, Diagnosis, Line
 from firstfault.render.strip import strip_of
 from firstfault.render.terminal import console_for, paragraph, print_diagnosis
 from tests.render.make import RULES, diagnosis
@@ -60,6 +60,15 @@ def test_undetermined_shows_candidates_and_how_to_get_the_fact() -> None:
     assert " 50 % ██████████           rank 3 on gpu-a" in text
     assert "-> kubectl logs pod-3 --previous" in text
     assert "FAILED FIRST" not in text
+
+
+def test_reasons_about_the_named_come_first_and_others_are_folded() -> None:
+    """What speaks of the rank that failed first is told with its lines; seven alike alibis of others take one line."""
+    alibis = tuple(Clue("exit", -9.5, f"rank {rank} was stopped by its launcher", (rank,), ("gpu-b",)) for rank in (0, 1, 2, 3, 4, 6, 7))
+    text = page(diagnosis(incident(verdict=replace(RANK_5, clues=alibis + RANK_5.clues))))
+    why = text[text.index("\nWhy\n") : text.index("\nWhat to do\n")]
+    assert why.index("+4.2 rank 5 reports it itself") < why.index("-9.5 rank 0 was stopped by its launcher (likewise ranks 1-4, 6-7)")
+    assert why.count("was stopped") == 1
 
 
 def test_many_candidates_are_cut_with_their_share() -> None:

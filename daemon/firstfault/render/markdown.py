@@ -9,6 +9,8 @@ from firstfault.model import Attempt, Clue, Diagnosis, Incident, Line, Missing
 from firstfault.rules.catalogue import RuleSet, Step
 from firstfault.sinks.advice import Advice, advice_for
 from firstfault.sinks.words import (
+    about_others,
+    about_the_named,
     clip,
     collateral_phrase,
     evidence_lines,
@@ -16,8 +18,8 @@ from firstfault.sinks.words import (
     iso,
     percent,
     place,
-    ranks_phrase,
     shown,
+    silent_phrase,
     suspect,
     who_failed,
 )
@@ -26,6 +28,7 @@ _TICKS = re.compile("`+")
 _SPECIAL = re.compile(r"([\\`*\[\]<>|]|(?<!\w)_|_(?!\w)|^[#+-])")
 _LINE_CHARS = 400
 _EVIDENCE = 12
+_OTHERS = 4
 
 
 def to_markdown(diagnosis: Diagnosis, rules: RuleSet) -> str:
@@ -66,7 +69,7 @@ def _about(attempt: Attempt, incident: Incident, advice: Advice) -> str:
         "first fault at": iso(incident.opened_at) or "no clock known",
         "entry": f"{incident.fingerprint} ({advice.category}, {advice.severity})",
         "followed": collateral_phrase(incident),
-        "silent": ranks_phrase(incident.silent_ranks),
+        "fell silent": silent_phrase(incident),
         "also seen": ", ".join(incident.also),
         "incident": incident.id,
     }
@@ -84,9 +87,9 @@ def size_of(attempt: Attempt) -> str:
 
 
 def _why(incident: Incident) -> Iterator[str]:
-    clues = sorted(incident.verdict.clues, key=lambda clue: -abs(clue.weight))
+    clues = about_the_named(incident.verdict)[:_EVIDENCE] + about_others(incident.verdict)[:_OTHERS]
     if clues:
-        yield "### Why\n\n" + "\n".join(_clue(clue) for clue in clues[:_EVIDENCE])
+        yield "### Why\n\n" + "\n".join(_clue(clue) for clue in clues)
     lines = evidence_lines(incident)[:_EVIDENCE]
     if lines:
         yield "### Evidence\n\n" + fence("\n".join(_line(line) for line in lines), "text")

@@ -11,7 +11,7 @@ from firstfault.model import Attempt, Incident
 State = Literal["healthy", "fault", "collateral", "silent"]
 GLYPHS: Mapping[State, str] = {"healthy": "─", "fault": "█", "collateral": "▒", "silent": "·"}
 PLAIN_GLYPHS: Mapping[State, str] = {"healthy": "-", "fault": "#", "collateral": "x", "silent": "."}
-MEANING: Mapping[State, str] = {"healthy": "no fault seen", "fault": "failed first", "collateral": "followed", "silent": "not heard from"}
+MEANING: Mapping[State, str] = {"healthy": "no fault seen", "fault": "failed first", "collateral": "followed", "silent": "fell silent"}
 _ORDER: tuple[State, ...] = ("fault", "silent", "collateral", "healthy")
 _MOST_RANKS = 100_000  # a garbled world size must not fill the memory
 _LEAD = 0.15  # share of the strip before the first fault, so that "healthy until then" is seen

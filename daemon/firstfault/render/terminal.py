@@ -14,6 +14,8 @@ from firstfault.rules.catalogue import RuleSet, Step
 from firstfault.sinks.advice import Advice, advice_for, commands
 from firstfault.sinks.words import (
     ELLIPSIS,
+    about_others,
+    about_the_named,
     clip,
     collateral_phrase,
     flat,
@@ -21,8 +23,8 @@ from firstfault.sinks.words import (
     percent,
     place,
     ranges,
-    ranks_phrase,
     shown,
+    silent_phrase,
     suspect,
     who_failed,
 )
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 _STYLES: dict[State, str] = {"healthy": "green", "fault": "bold red", "collateral": "yellow", "silent": "magenta"}
 _CLUES = 6
+_OTHERS = 4
 _CANDIDATES = 8
 _BAR = 20
 _PARAGRAPH = 100  # columns of the console sink's paragraphs, which go to logs as often as to eyes
@@ -124,24 +127,27 @@ class _Page:
         followed = collateral_phrase(incident)
         if followed:
             self.line(f"Only followed: {followed}")
-        if incident.silent_ranks:
-            self.line(f"Not heard from: {ranks_phrase(incident.silent_ranks)}")
+        if silent_phrase(incident):
+            self.line(f"Fell silent: {silent_phrase(incident)}")
         if incident.also:
             self.line(f"Also seen: {', '.join(incident.also)}", "dim")
 
     def why(self, incident: Incident) -> None:
-        clues = sorted(incident.verdict.clues, key=lambda clue: -abs(clue.weight))
-        if not clues:
+        clues, others = about_the_named(incident.verdict), about_others(incident.verdict)
+        if not clues and not others:
             return
         self.heading("Why")
         for clue in clues[:_CLUES]:
-            self.clue(clue)
-        if len(clues) > _CLUES:
-            self.line(f"{len(clues) - _CLUES} weaker clues are left out; --format json has them", "dim", 7)
+            self.clue(clue, 2)
+        for clue in others[:_OTHERS]:
+            self.clue(clue, 0)
+        left = max(0, len(clues) - _CLUES) + max(0, len(others) - _OTHERS)
+        if left:
+            self.line(f"{left} weaker clues are left out; --format json has them", "dim", 7)
 
-    def clue(self, clue: Clue) -> None:
+    def clue(self, clue: Clue, lines: int) -> None:
         self.line(f"{clue.weight:+5.1f} {clue.text}", "", 1, 7)
-        for one in clue.lines[-2:]:  # a statement says what it is at its end
+        for one in clue.lines[-lines:] if lines else ():  # a statement says what it is at its end
             self.evidence(one)
 
     def evidence(self, line: Line) -> None:
@@ -234,6 +240,8 @@ def paragraph(change: Change, rules: RuleSet, width: int = _PARAGRAPH) -> str:
     lines = [_told(change, advice)]
     if change.kind in ("settled", "revised", "recurred") or (change.kind == "closed" and incident.settled_at is None):
         lines += _details(incident, advice)
+    elif change.kind == "updated":
+        lines += [f"    followed: {collateral_phrase(incident) or 'nobody'}"]
     return "\n".join(row for line in lines for row in _wrapped(line, width))
 
 
@@ -252,7 +260,7 @@ def _details(incident: Incident, advice: Advice) -> list[str]:
     rows = {
         "why": verdict.summary,
         "followed": collateral_phrase(incident),
-        "silent": ranks_phrase(incident.silent_ranks),
+        "silent": silent_phrase(incident),
         "missing": "; ".join(f"{one.fact}: {one.how}" for one in verdict.missing[:3]),
         "fix": " ".join((advice.fix, *(f"$ {command}" for command in commands(advice)[:1]))),
         "verify": f"{advice.verify_command}{f' (absent for {advice.absent_for})' if advice.absent_for else ''}",

@@ -19,6 +19,7 @@ from firstfault.sinks.words import (
     ranges,
     ranks_phrase,
     shown,
+    silent_phrase,
     some,
     suspect,
     who_failed,
@@ -125,7 +126,7 @@ def description_of(incident: Incident, advice: Advice) -> str:
         f"Job {key.namespace}/{key.job}{attempt}.",
         verdict.summary or advice.summary,
         f"Only followed: {followed}." if followed else "",
-        f"Not heard from: {ranks_phrase(incident.silent_ranks)}." if incident.silent_ranks else "",
+        f"Fell silent: {silent_phrase(incident)}." if silent_phrase(incident) else "",
         _candidates(candidates) if verdict.scope == "undetermined" and candidates else "",
         f"This replaces the earlier verdict (revision {incident.revision})." if incident.revision else "",
     ]

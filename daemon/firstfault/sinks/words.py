@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
-from firstfault.model import Candidate, Incident, Line, Verdict
+from firstfault.model import Candidate, Clue, Incident, Line, Verdict
 from firstfault.text.redact import redact
 
 # C0 and C1 controls, and the bidirectional overrides: a log must not steer a terminal or turn a sentence around.
@@ -115,6 +116,40 @@ def evidence_lines(incident: Incident) -> tuple[Line, ...]:
         return incident.evidence
     heavy = sorted(incident.verdict.clues, key=lambda clue: -abs(clue.weight))
     return tuple(dict.fromkeys(line for clue in heavy for line in clue.lines))
+
+
+def about_the_named(verdict: Verdict) -> list[Clue]:
+    """Return the clues that speak of whom the verdict names, heaviest first; all of them where it names nobody."""
+    ranks, nodes = set(verdict.ranks), set(verdict.nodes)
+    named = verdict.scope in ("rank", "node") and bool(ranks or nodes)
+    # A rank's clue also names its node, which other ranks share.
+    chosen = [one for one in verdict.clues if not named or (ranks & set(one.ranks) if one.ranks and ranks else nodes & set(one.nodes))]
+    return sorted(chosen, key=lambda one: -abs(one.weight))
+
+
+def about_others(verdict: Verdict) -> list[Clue]:
+    """Return the clues that speak of others, alike ones folded into one, heaviest first."""
+    told = {id(one) for one in about_the_named(verdict)}
+    alike: dict[tuple[str, float], list[Clue]] = {}
+    for one in verdict.clues:
+        if id(one) not in told:
+            alike.setdefault((one.kind, round(one.weight, 1)), []).append(one)
+    return sorted((_fold(them) for them in alike.values()), key=lambda one: -abs(one.weight))
+
+
+def _fold(alike: list[Clue]) -> Clue:
+    first, *more = alike
+    if not more:
+        return first
+    ranks = {rank for one in more for rank in one.ranks} - set(first.ranks)
+    nodes = {node for one in more for node in one.nodes} - set(first.nodes)
+    who = ranks_phrase(sorted(ranks)) or some(sorted(nodes), 4) or f"{len(more)} more"
+    return replace(first, text=f"{first.text} (likewise {who})")
+
+
+def silent_phrase(incident: Incident) -> str:
+    """Say who fell silent, without those whom the verdict names anyway."""
+    return ranks_phrase([rank for rank in incident.silent_ranks if rank not in incident.verdict.ranks])
 
 
 def collateral_phrase(incident: Incident, most: int = 6) -> str:
