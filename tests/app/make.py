@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import Any
 
 from firstfault.errors import FirstFaultError
 from firstfault.model import Change, Event, Incident, JobKey, Line, Stamp, Verdict, Who
+from firstfault.rules.catalogue import RuleSet
+from firstfault.rules.load import load
 
 NOW = 1_800_000_000.0
 
@@ -45,3 +48,9 @@ class Heard:
     def errors(self) -> list[FirstFaultError]:
         """Return the errors that were reported."""
         return [value for _, values in self.calls for value in values if isinstance(value, FirstFaultError)]
+
+
+@functools.cache
+def shipped() -> RuleSet:
+    """Return the shipped entries, loaded once for all tests."""
+    return load()

@@ -13,9 +13,8 @@ from structlog.testing import capture_logs
 
 from firstfault.clock import ManualClock
 from firstfault.errors import ConfigError, Fault, StoreError
-from firstfault.rules.load import load
 from firstfault.telemetry import Telemetry
-from tests.app.make import NOW, change, event, incident
+from tests.app.make import NOW, change, event, incident, shipped
 
 ROOT = Path(__file__).parent.parent.parent
 CONTRACT = {
@@ -61,7 +60,7 @@ def value(telemetry: Telemetry, name: str, **labels: str) -> float | None:
 
 def test_every_public_metric_exists_with_its_labels(telemetry):
     """Dashboards and alert rules call these names and labels."""
-    telemetry.rules_loaded(load())
+    telemetry.rules_loaded(shipped())
     telemetry.source_configured("files")
     telemetry.source_read("files", 10)
     telemetry.dropped("files", "internal-error")
@@ -80,7 +79,7 @@ def test_every_public_metric_exists_with_its_labels(telemetry):
 
 def test_counters_of_every_entry_are_zero_from_the_start(telemetry):
     """The first hit is an increase."""
-    rules = load()
+    rules = shipped()
     telemetry.rules_loaded(rules)
     for entry in rules.entries.values():
         labels = {"fingerprint": entry.fingerprint, "category": entry.category, "area": entry.area, "severity": entry.severity}
@@ -91,7 +90,7 @@ def test_counters_of_every_entry_are_zero_from_the_start(telemetry):
 
 def test_no_created_series_and_no_forbidden_labels(telemetry):
     """Ranks, hosts, paths and ids are never labels, and nothing doubles the series."""
-    telemetry.rules_loaded(load())
+    telemetry.rules_loaded(shipped())
     telemetry.incident_changed(change())
     telemetry.events_seen("files", [event()])
     names = {name for name, _ in samples(telemetry)}
@@ -102,7 +101,7 @@ def test_no_created_series_and_no_forbidden_labels(telemetry):
 
 def test_an_incident_counts_when_it_settles_with_its_id_as_exemplar(telemetry):
     """Opening is provisional and counts nothing; the exemplar leads from a graph to the incident."""
-    telemetry.rules_loaded(load())
+    telemetry.rules_loaded(shipped())
     telemetry.incident_changed(change("opened", incident(state="open")))
     name, labels = "firstfault_verdicts_total", {"scope": "rank"}
     assert value(telemetry, name, **labels) == 0
@@ -115,7 +114,7 @@ def test_an_incident_counts_when_it_settles_with_its_id_as_exemplar(telemetry):
 
 def test_history_counts_apart(telemetry):
     """A rule over our counters must not page for what is long past."""
-    telemetry.rules_loaded(load())
+    telemetry.rules_loaded(shipped())
     telemetry.incident_changed(change("settled", incident(historic=True)))
     telemetry.incidents_open([incident(historic=True), incident(state="open")])
     assert value(telemetry, "firstfault_historic_incidents_total", fingerprint="cuda-out-of-memory") == 1
@@ -140,9 +139,9 @@ def test_open_incidents_vanish_and_are_capped(telemetry):
 
 def test_events_count_by_role_and_unattributed_ones_by_source(telemetry):
     """An event that nobody can be found for is counted beside."""
-    telemetry.rules_loaded(load())
+    telemetry.rules_loaded(shipped())
     telemetry.events_seen("files", [event(), event("other", rank=None)])
-    category = load().entries["cuda-out-of-memory"].category
+    category = shipped().entries["cuda-out-of-memory"].category
     labels = {"fingerprint": "cuda-out-of-memory", "category": category, "role": "initiating"}
     assert value(telemetry, "firstfault_events_total", **labels) == 2
     assert value(telemetry, "firstfault_unattributed_events_total", source="files") == 1

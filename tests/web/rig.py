@@ -12,14 +12,13 @@ import aiohttp
 
 from firstfault.clock import ManualClock
 from firstfault.model import Attempt, Change, Incident
-from firstfault.rules.load import load
 from firstfault.store import Store, people
 from firstfault.telemetry import Telemetry
 from firstfault.topology.families import Families
 from firstfault.web.app import build_app
 from firstfault.web.server import WebServer
 from firstfault.web.site import Reloaded, Site, Told
-from tests.app.make import NOW, Heard
+from tests.app.make import NOW, Heard, shipped
 
 
 @dataclass
@@ -60,7 +59,7 @@ async def serving(folder: Path, config_file: Path | None = None, **options: Any)
     """Serve until the block ends."""
     clock = ManualClock(NOW)
     rig = Rig(Store.open(folder / "state"), Telemetry(clock=clock), clock)
-    rig.telemetry.rules_loaded(load())
+    rig.telemetry.rules_loaded(shipped())
     rig.server = WebServer("127.0.0.1:0", config_file, rig.heard.config_refused)
     await rig.server.start(build_app(_site(rig, rig.server.headers, options), rig.server.guard))
     rig.url = rig.server.url
@@ -73,7 +72,7 @@ async def serving(folder: Path, config_file: Path | None = None, **options: Any)
 
 
 def _site(rig: Rig, headers: Any, options: dict[str, Any]) -> Site:
-    rules, heard = load(), rig.heard
+    rules, heard = shipped(), rig.heard
 
     async def attempts() -> tuple[Attempt, ...]:
         return rig.attempts

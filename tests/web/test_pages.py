@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from firstfault.model import Attempt, Clue, Collateral, JobKey, Line, Missing, Verdict
 from firstfault.render.strip import strip_of
-from firstfault.rules.load import load
 from firstfault.web.drawing import draw
-from tests.app.make import NOW, incident
+from tests.app.make import NOW, incident, shipped
 from tests.web.rig import serving
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{7*7}}\x1b[31m\u202e"
@@ -104,7 +103,7 @@ async def test_an_incident_page_leads_with_who_and_what_to_do(tmp_path):
         rig.attempts = (Attempt(incident().key, 8, tuple(range(8)), {}, ()),)
         page = Page((await rig.get("/incidents/i1"))[2])
         text = re.sub(r"\s+", " ", page.text.split("Metrics", 1)[1])  # behind title and navigation
-        entry = load().entries["cuda-out-of-memory"]
+        entry = shipped().entries["cuda-out-of-memory"]
         order = [
             "Failed first: rank 5 on gpu-7",
             entry.title,
@@ -131,7 +130,7 @@ async def test_the_runbook_has_the_headings_people_know(tmp_path):
 async def test_every_entry_has_a_page(tmp_path):
     """Each runbook link of an alert leads somewhere."""
     async with serving(tmp_path) as rig:
-        for name in load().entries:
+        for name in shipped().entries:
             status, _, text = await rig.get(f"/entries/{name}")
             assert status == 200
             Page(text)

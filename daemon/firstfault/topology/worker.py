@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from firstfault.clock import Clock
 from firstfault.config import Config
+from firstfault.detect.kept import count_ends
 from firstfault.errors import FirstFaultError
 from firstfault.model import Change, Event, Incident
 from firstfault.rules.catalogue import RuleSet
@@ -62,7 +63,7 @@ class Worker:
         self._publish = publish
         self._orders: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._stop = threading.Event()
-        self._next_tick = clock.monotonic()
+        self._next_tick = clock.monotonic() + TICK_SECS
         self._thread = threading.Thread(target=self._run, name="firstfault-pipeline", daemon=True)
 
     def start(self) -> None:
@@ -111,16 +112,14 @@ class Worker:
         self._obey()
 
     def _take(self, changes: list[Change], wait_secs: float) -> bool:
-        item = self._handover.get(wait_secs)
-        took = item is not None
-        for _ in range(MOST_A_TURN):
+        for number in range(MOST_A_TURN):
+            item = self._handover.get(0.0 if number else wait_secs)
             if item is None:
-                break
+                return number > 0
             changes += self._handle(item)
             if self._clock.monotonic() >= self._next_tick:
                 break
-            item = self._handover.get(0.0)
-        return took
+        return True
 
     def _handle(self, item: Delivery) -> list[Change]:
         match item:
@@ -141,7 +140,7 @@ class Worker:
         started = self._clock.monotonic()
         changes = self._guard(batch.stream.source, lambda: self.machine.feed(batch))
         self._note_events(batch.stream.source)
-        self._happenings.batch_matched(batch.stream.source, batch.data.count(b"\n"), self._clock.monotonic() - started)
+        self._happenings.batch_matched(batch.stream.source, count_ends(batch.data), self._clock.monotonic() - started)
         return changes
 
     def _note_events(self, source: str) -> None:
