@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 from firstfault.model import NO_TIME, NOBODY, NOTHING, JobKey, Stamp, Stream, Who
+from firstfault.text import records
+from firstfault.text.envelopes import Record, read_time
 from firstfault.text.identity import Identity, identify
 from firstfault.text.loggers import LEVELS
 from firstfault.text.prefix import Prefix, read_prefix
 from firstfault.text.timestamp import Completer, read_stamp
-from firstfault.text.unwrap import Record, decode, read_time
 
 MAX_TEXT = 16384  # characters of a line that are looked at
 _TAIL = 4096  # of these from its end
@@ -82,93 +82,6 @@ def clean(raw: bytes, focus: int = 0) -> str:
     if not dirty:
         return text
     return _CONTROL.sub("", _ANSI.sub("", text))
-
-
-# several records on one line ------------------------------------------------------------------------------------------------
-
-# a progress bar, or anything else that ended without a line end, with a record glued to it
-_GLUED = re.compile(
-    r"(?:\[[A-Za-z_]{0,20}\d{1,6}\]: ?){0,2}(?:"
-    r"\[[IWEF](?:\d{3,4} \d\d:\d\d:\d\d\.\d{1,9})? [\w.+-]{1,60}\.(?:cpp|hpp|py|cu|cc|h):\d{1,5}\] "
-    r"|[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{3,9} {1,8}\d{1,8} \S{1,300}:\d{1,6}\] |\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] \["
-    r"|Traceback \(most recent call last\)|Fatal Python error: |terminate called )"
-)
-_BAR = re.compile(r"%\||it/s|s/it|/s[,\]]|s/ba|MB/s|steps/s")
-_DATED = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
-_BLANKS = "    "
-MAX_PARTS = 400
-
-
-def _glue_at(message: str) -> int:
-    """Find where a record begins that is glued to the end of something unfinished; 0 if there is none."""
-    found = _GLUED.search(message, 1)
-    if not found or message[found.start() - 1] in " \t'\"(`>":
-        return 0
-    return found.start()
-
-
-def _may_be_glued(message: str) -> bool:
-    return (".cpp:" in message or "Traceback (" in message or ".py:" in message or "] [" in message) and (
-        _BAR.search(message) is not None or ".cpp:" in message
-    )
-
-
-def _wide_gaps(text: str) -> list[int]:
-    """Find further records of a line that are set apart by a run of blanks and begin with a date."""
-    return [match.start() for match in _DATED.finditer(text) if match.start() and text.startswith(_BLANKS, match.start() - 4)]
-
-
-# structured log records -----------------------------------------------------------------------------------------------------
-
-_MESSAGE = ("message", "msg", "event", "text", "log")
-_TIME = ("@timestamp", "timestamp", "time", "ts", "asctime", "created", "datetime", "date")
-_LEVEL = ("level", "levelname", "severity", "lvl", "log.level", "loglevel")
-_TRACE = ("exc_info", "exception", "traceback", "stack_trace", "stacktrace", "exc_text", "error.stack_trace", "stack", "py_callstack")
-_RANK = ("rank", "global_rank", "RANK", "world_rank")
-_LOCAL = ("local_rank", "LOCAL_RANK", "localrank")
-_HOST = ("host", "hostname", "node", "node_name")
-_PID = ("pid", "process", "process_id")
-
-
-def _text_of(fields: Mapping[str, Any], keys: tuple[str, ...]) -> str:
-    return next((fields[key] for key in keys if isinstance(fields.get(key), str) and fields[key]), "")
-
-
-def _whole_of(fields: Mapping[str, Any], keys: tuple[str, ...]) -> int | None:
-    for key in keys:
-        value = fields.get(key)
-        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 9:
-            return int(value)
-        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31:
-            return value
-    return None
-
-
-def _error_file(fields: dict[str, Any]) -> dict[str, Any]:
-    """Flatten torchelastic's error.json: {"message": {"message": .., "extraInfo": {"py_callstack": .., "timestamp": ..}}}."""
-    inner = fields.get("message")
-    extra = inner.get("extraInfo") if isinstance(inner, dict) else None
-    if not isinstance(inner, dict) or not isinstance(extra, dict):
-        return fields
-    return {"message": inner.get("message"), **{key: extra.get(key) for key in ("py_callstack", "timestamp")}}
-
-
-def _read_fields(message: str) -> dict[str, Any] | None:
-    if not (message.startswith("{") and message.rstrip().endswith("}") and '"' in message):
-        return None
-    fields = decode(message.encode("utf-8", "replace"))
-    return _error_file(fields) if isinstance(fields, dict) else None
-
-
-def _said(fields: Mapping[str, Any], message: str) -> str:
-    """Return what a structured record says: its message, then its traceback; metrics without a message stay as they are."""
-    trace = _text_of(fields, _TRACE)
-    words = _text_of(fields, _MESSAGE)
-    if trace and words and words not in trace:
-        return f"{words}\n{trace}"
-    if not words or any(isinstance(fields.get(key), (int, float)) for key in ("step", "loss", "iteration", "global_step")):
-        return trace or message
-    return trace or words
 
 
 # the reader -----------------------------------------------------------------------------------------------------------------
@@ -283,9 +196,10 @@ class LineReader:
         """Read one line, which begins at `offset`; `envelope` is the record it came in, `focus` a byte of it that must survive cutting."""
         text = clean(raw, focus)
         labelled = self.labelled_from is not None and 0 <= self.labelled_from <= offset
-        gaps = _wide_gaps(text) if _BLANKS in text and len(text) > 60 else []
+        gaps = records.wide_gaps(text) if records.BLANKS in text and len(text) > 60 else []
         if gaps:
-            return self._parted([text[begin:end] for begin, end in _spans(gaps, len(text))], text, offset, number, envelope, labelled)
+            pieces = [text[begin:end] for begin, end in records.spans(gaps, len(text))]
+            return self._parted(pieces, text, offset, number, envelope, labelled)
         return self._read_text(text, offset, number, envelope, labelled)
 
     def _identity(self, envelope: Record | None) -> Identity:
@@ -303,9 +217,9 @@ class LineReader:
     def _read_text(self, text: str, offset: int, number: int, envelope: Record | None, labelled: bool) -> ReadLine:
         prefix = read_prefix(text, labelled)
         message = prefix.rest
-        if message[:1] == "{" and (fields := _read_fields(message)):
+        if message[:1] == "{" and (fields := records.read_fields(message)):
             return self._structured(prefix, fields, text, offset, number, envelope)
-        if _may_be_glued(message) and (at := _glue_at(message)):
+        if records.may_be_glued(message) and (at := records.glue_at(message)):
             start = len(text) - len(message) + at if text.endswith(message) else text.find(message[at:])
             if start > 0:
                 return self._parted([text[:start], text[start:]], text, offset, number, envelope, labelled)
@@ -353,25 +267,25 @@ class LineReader:
     def _structured(
         self, prefix: Prefix, fields: Mapping[str, Any], text: str, offset: int, number: int, envelope: Record | None
     ) -> ReadLine:
-        level = _text_of(fields, _LEVEL).upper()
+        level = records.text_of(fields, records.LEVEL).upper()
         who = Who(
-            rank=_first_known(prefix.who.rank, _whole_of(fields, _RANK)),
-            local_rank=_first_known(prefix.who.local_rank, _whole_of(fields, _LOCAL)),
-            node=prefix.who.node or _text_of(fields, _HOST) or None,
-            pid=_first_known(prefix.who.pid, _whole_of(fields, _PID)),
+            rank=_first_known(prefix.who.rank, records.whole_of(fields, records.RANK)),
+            local_rank=_first_known(prefix.who.local_rank, records.whole_of(fields, records.LOCAL_RANK)),
+            node=prefix.who.node or records.text_of(fields, records.HOST) or None,
+            pid=_first_known(prefix.who.pid, records.whole_of(fields, records.PID)),
             agent=prefix.who.agent,
         )
-        said = _said(fields, prefix.rest)
+        said = records.said(fields, prefix.rest)
         known = prefix._replace(who=who, level=LEVELS.get(level, level)[:12], kinds=(*prefix.kinds, "json"))
         line = self._line(known, said, text, offset, number, envelope, self._stamp_of(fields, envelope))
         line = line._replace(fields=fields)
         if "\n" not in said:
             return line
-        parts = tuple(line._replace(message=piece) for piece in said.split("\n")[:MAX_PARTS])
+        parts = tuple(line._replace(message=piece) for piece in said.split("\n")[:records.MAX_PARTS])
         return line._replace(parts=parts)
 
     def _stamp_of(self, fields: Mapping[str, Any], envelope: Record | None) -> Stamp | None:
-        value = next((fields[key] for key in _TIME if fields.get(key) is not None), None)
+        value = next((fields[key] for key in records.TIME if fields.get(key) is not None), None)
         if isinstance(value, str) and (found := read_stamp(value)):
             return self.completer.complete(found[0], envelope.stamp.at if envelope is not None else None)
         at = read_time(value)
@@ -382,7 +296,7 @@ class LineReader:
 
     def _parted(self, texts: list[str], text: str, offset: int, number: int, envelope: Record | None, labelled: bool) -> ReadLine:
         """Read the records of one physical line; the last one stands for the line, and inherits nothing from those before it."""
-        parts = tuple(self._read_text(piece, offset, number, envelope, labelled) for piece in texts[:MAX_PARTS] if piece.strip())
+        parts = tuple(self._read_text(piece, offset, number, envelope, labelled) for piece in texts[:records.MAX_PARTS] if piece.strip())
         last = parts[-1]
         first = parts[0]
         if last.who == _merge(NOBODY, self._identity(envelope)) and not last.kinds:
@@ -396,8 +310,3 @@ class LineReader:
 
 def _first_known(first: int | None, second: int | None) -> int | None:
     return second if first is None else first
-
-
-def _spans(gaps: list[int], length: int) -> list[tuple[int, int]]:
-    marks = [0, *gaps, length]
-    return [(begin, end) for begin, end in pairwise(marks) if end > begin]

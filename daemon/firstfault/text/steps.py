@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from firstfault.text.unwrap import decode
+from firstfault.text.envelopes import decode
 
 MAX_LENGTH = 4096  # characters looked at
 MAX_VALUES = 32
