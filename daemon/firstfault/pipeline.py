@@ -42,9 +42,10 @@ class Pipeline:
         observations = detector.feed(batch.data, batch.offset, batch.arrived)
         self._moved.add(batch.stream.id)
         if batch.final:
-            observations = [*observations, *detector.close(), *detector.progress()]
+            observations = [*observations, *detector.close()]
         changes = self._observe(observations, batch.arrived)
         if batch.final:
+            self.correlator.last_words(detector.progress(whole=True))
             self._let_go(batch.stream.id)
         return changes
 
@@ -59,14 +60,15 @@ class Pipeline:
             if now - self._stale.get(stream_id, float("-inf")) >= self.settings.progress_secs:
                 self._stale[stream_id] = now
                 self._moved.discard(stream_id)
-                self._observe(self._detectors[stream_id].progress(), now)
+                self.correlator.last_words(self._detectors[stream_id].progress())
         return self.correlator.advance(now)
 
     def finish(self, now: float | None = None) -> list[Change]:
         """Close every stream and settle everything."""
         for stream_id in sorted(self._detectors):
             detector = self._detectors[stream_id]
-            self._observe([*detector.close(), *detector.progress()], now)
+            self._observe(detector.close(), now)
+            self.correlator.last_words(detector.progress(whole=True))
         return self.correlator.finish(now)
 
     def diagnosis(self) -> Diagnosis:

@@ -40,6 +40,7 @@ class _Run:
 
     key: JobKey
     seen: dict[str, Observation] = field(default_factory=dict)
+    latest: dict[tuple, Progress] = field(default_factory=dict)  # by stream and speaker
     dirty: bool = False
     evidence_at: float | None = None  # wall clock of the last evidence of failure
     first_at: float | None = None
@@ -70,6 +71,14 @@ class Correlator:
             elif run.incidents:
                 run.dirty = True
         return []
+
+    def last_words(self, summaries: Iterable[Progress]) -> None:
+        """Take what each speaker was last seen doing; the newest of a stream's speaker replaces the one before."""
+        for one in summaries:
+            run = self._run(one.job)
+            if run.latest.get(place := speaker(one)) != one:
+                run.latest[place] = one
+                run.dirty = run.dirty or bool(run.incidents)
 
     def advance(self, now: float) -> list[Change]:
         """Look at what is new, and settle, recover or close what is due."""
@@ -130,7 +139,7 @@ class Correlator:
 
     def _slices(self, run: _Run) -> list[tuple[Window, Decision | None]]:
         judged = []
-        for part in cut(list(run.seen.values())):
+        for part in cut([*run.seen.values(), *run.latest.values()]):
             key = replace(run.key, run=part.run, attempt=part.number)
             window = Window(key, part.observations, self.rules, self.limits.world_size)
             judged.append((window, decide(window)))
@@ -257,6 +266,11 @@ def incident_id(key: JobKey, ordinal: int) -> str:
     """Derive an id from what names an incident, so that a replay finds the same one."""
     text = "\0".join((key.namespace, key.job, key.run, str(key.attempt or 0), str(ordinal)))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def speaker(one: Progress) -> tuple:
+    """Return what makes two summaries speak of one speaker of one stream, wherever in the stream they were made."""
+    return one.stream, one.job, one.who.rank, one.who.local_rank, one.who.node, one.who.pid, one.who.agent
 
 
 def _place(key: JobKey) -> Place:

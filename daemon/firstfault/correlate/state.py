@@ -85,6 +85,7 @@ def dump_run(run: Any) -> dict[str, Any]:
     return {
         "key": dump(run.key),
         "seen": [dump_observation(one) for one in run.seen.values()],
+        "latest": [dump_observation(one) for one in run.latest.values()],
         "evidence_at": run.evidence_at,
         "first_at": run.first_at,
         "incidents": [[*place, dump(incident)] for place, incident in run.incidents.items()],
@@ -94,8 +95,11 @@ def dump_run(run: Any) -> dict[str, Any]:
 
 def load_run(saved: Mapping[str, Any], kind: Any) -> Any:
     """Read one run back."""
+    from firstfault.correlate.incident import speaker
+
     run = kind(load(model.JobKey, saved["key"]))
     run.seen = {one.id: one for one in map(load_observation, saved["seen"])}
+    run.latest = {speaker(one): one for one in map(load_observation, saved["latest"])}
     run.evidence_at, run.first_at, run.dropped = saved["evidence_at"], saved["first_at"], saved["dropped"]
     run.incidents = {(name, number): load(model.Incident, incident) for name, number, incident in saved["incidents"]}
     run.dirty = bool(run.incidents)

@@ -18,7 +18,9 @@ from firstfault.model import Candidate, Clue, Collateral, Event, Fact, Line, Sco
 NAME_ABOVE = 0.6  # share of the probability from which a name is given
 EXTERNAL_BELOW = 3.0  # an own cause at least this strong makes a later stop from outside a consequence
 TOGETHER = 0.3  # suspects of one finding within this many log-odds are named together
-_EXCUSES = frozenset({"waiter", "stopped-by-launcher"})  # they count against hearsay only: frozen and odd ranks wait and are stopped too
+_EXCUSES = frozenset(
+    {"waiter", "stopped-by-launcher", "went-on"}
+)  # they count against hearsay only: frozen and odd ranks wait and are stopped too
 _HARD = frozenset({"behind", "own-cause", "exit", "silence", "outside", "node"})
 _COMPLAINTS = ("collective-timeout", "collective-wait", "peer-lost", "barrier-missing", "desync")
 _MOST_CANDIDATES = 8
@@ -248,11 +250,17 @@ def _team(scales: _Scales, top: Suspect, best: float) -> tuple[Suspect, ...]:
 
 
 def _share(scales: _Scales, team: tuple[Suspect, ...], best: float) -> float:
-    """Weigh the team against its rivals and the unseen cause; those that only one and the same finding names are one rival."""
-    rivals: dict[tuple[int, ...], float] = {}
+    """Weigh the team against its rivals and the unseen cause.
+
+    Suspects that one finding names are one rival, and so are those that only hearsay of one kind speaks of: a chain of victims
+    that each name their neighbour is one observation, however long.
+    """
+    rivals: dict[object, float] = {}
     for suspect, score in scales.scores.items():
         if suspect not in team and score > 0:
-            key = tuple(sorted(id(finding) for finding in scales.behind[suspect]))
+            behind = scales.behind[suspect]
+            hearsay = not _HARD & {finding.kind for finding in behind if finding.weight > 0}
+            key = tuple(sorted(f.name if hearsay else str(id(f)) for f in behind))
             rivals[key] = max(score, rivals.get(key, 0.0))
     return math.exp(best) / (math.exp(best) + sum(map(math.exp, rivals.values())) + math.exp(weight("nobody")))
 

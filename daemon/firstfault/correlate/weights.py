@@ -26,7 +26,7 @@ WEIGHTS = MappingProxyType(
             3.6, "an uncaught exception of user code ends a rank by itself; a few wrap a lost peer in words no entry knows"
         ),
         "own-either": Weight(1.4, "the symptom is as often a consequence; it needs company"),
-        "own-unowned": Weight(2.0, "printed by a helper process whose rank the line does not say"),
+        "own-unowned": Weight(3.2, "printed on this machine by a process whose rank the line does not say"),
         # exits
         "exit-crash": Weight(4.2, "SIGSEGV, SIGBUS, SIGILL, SIGFPE come from the process itself"),
         "exit-killed": Weight(3.8, "SIGKILL comes from the kernel or an operator, never from a peer; launchers' own kills are told apart"),
@@ -57,6 +57,9 @@ WEIGHTS = MappingProxyType(
         "node-fault-mapped": Weight(4.4, "the kernel named its GPU or its pid"),
         "node-external": Weight(3.4, "its launcher was told to stop from outside"),
         "node-unready": Weight(3.2, "the launcher of this machine could not join by its own words"),
+        "node-crowded": Weight(
+            5.5, "two launchers on one machine share its GPUs: whoever of their ranks runs out of memory first is chance"
+        ),
         # reports
         "report-list": Weight(3.4, "a report lists exactly the absent members"),
         "report-lagging": Weight(2.6, "a report counts operations and lists who is behind"),

@@ -10,6 +10,7 @@ from firstfault.correlate.clocks import Clocks
 from firstfault.correlate.dossier import Dossier
 from firstfault.correlate.roster import Roster
 from firstfault.correlate.suspects import Suspect, of_rank
+from firstfault.detect.conditions import holds, pending
 from firstfault.model import Event, Fact, JobKey, Line, Observation, Progress
 from firstfault.rules.catalogue import RuleSet
 
@@ -52,15 +53,25 @@ class Window:
         self.key = key
         self.rules = rules
         self.observations = sorted(observations, key=lambda one: (one.stream, one.offset, one.id))
-        self.events = [one for one in self.observations if isinstance(one, Event)]
+        events = [one for one in self.observations if isinstance(one, Event)]
+        facts = [one for one in self.observations if isinstance(one, Fact)]
+        self.events = [one for one in events if self._counts(one, events, facts)]
+        dropped = {id(one) for one in events} - {id(one) for one in self.events}
+        if dropped:
+            self.observations = [one for one in self.observations if id(one) not in dropped]
         self.progress = [one for one in self.observations if isinstance(one, Progress)]
         self._facts: dict[str, list[Fact]] = defaultdict(list)
-        for one in self.observations:
-            if isinstance(one, Fact):
-                self._facts[one.name].append(one)
+        for fact in facts:
+            self._facts[fact.name].append(fact)
         self.roster = roster or Roster.build(self.observations)
         self.clocks = Clocks.build(self.observations, self.roster)
         self._stated_world = world_size
+
+    def _counts(self, event: Event, events: list[Event], facts: list[Fact]) -> bool:
+        """Judge the conditions of a symptom that look beyond its own stream."""
+        entry = self.rules.entries.get(event.fingerprint)
+        symptom = next((one for one in entry.symptoms if one.id == event.symptom), None) if entry else None
+        return symptom is None or not pending(symptom) or holds(event, symptom, events, facts)
 
     def facts(self, *names: str) -> list[Fact]:
         """Return the facts of these names in reading order."""
@@ -133,12 +144,17 @@ class Window:
     def ranks_known(self) -> tuple[int, ...]:
         """Return all ranks that must exist: those of the world size, else 0 up to the highest seen, since ranks have no gaps."""
         seen = set(self.roster.ranks) | {s.rank for s in self.processes if s.rank is not None}
-        seen |= {rank for fact in self.facts("barrier-missing", "lagging") for rank in fact.values.get("ranks", ()) if self._counts(fact)}
+        seen |= {
+            rank
+            for fact in self.facts("barrier-missing", "lagging")
+            for rank in fact.values.get("ranks", ())
+            if self._numbers_the_job(fact)
+        }
         highest = max(seen, default=-1) + 1
         return tuple(range(max(self.world_size or 0, highest) if highest <= (self.world_size or highest) else highest))
 
     @staticmethod
-    def _counts(fact: Fact) -> bool:
+    def _numbers_the_job(fact: Fact) -> bool:
         return fact.values.get("by") != "ras"
 
     def node_of(self, suspect: Suspect) -> str | None:

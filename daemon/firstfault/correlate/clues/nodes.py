@@ -12,11 +12,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from firstfault.correlate.clues.base import Finding
-from firstfault.correlate.suspects import Suspect, label, labels, of_node
+from firstfault.correlate.suspects import Suspect, label, labels, of_node, of_rank
 from firstfault.correlate.window import Window, lines_of
 from firstfault.model import Fact
 
 FOLLOWING_XIDS = frozenset({43, 45, 68, 69})  # context torn down or application fault reported again: consequences
+CROWDED = "two-launchers-on-one-node"
 _UNREADY = {
     "unresolved": ("could not resolve the rendezvous host", "rendezvous-host-unresolved"),
     "port-in-use": ("found the rendezvous port taken", "address-already-in-use"),
@@ -28,6 +29,7 @@ def findings(window: Window) -> Iterator[Finding]:
     yield from _devices(window)
     yield from _faults(window)
     yield from _rendezvous(window)
+    yield from _crowded(window)
 
 
 def _devices(window: Window) -> Iterator[Finding]:
@@ -85,6 +87,23 @@ def _rendezvous(window: Window) -> Iterator[Finding]:
             suspects = tuple(of_node(node) for node in sorted(nodes))
             yield Finding("node", "node-unready", suspects, f"{labels(suspects)} {words}", lines_of(*nodes.values()), fingerprint)
     yield from _foreign_endpoint(window)
+
+
+def _crowded(window: Window) -> Iterator[Finding]:
+    """Two launchers landed on one machine: one local rank of it belongs to two ranks by the launchers' own tables, and memory ran out."""
+    blocks = [fact for fact in window.facts("binding", "exit") if fact.values.get("by") == "torchelastic-block" and fact.who.node]
+    claims: dict[tuple[str, int], dict[int, Fact]] = defaultdict(dict)
+    for fact in blocks:
+        if fact.who.rank is not None and fact.who.local_rank is not None and not fact.who.node.startswith("localhost"):
+            claims[window.roster.node(fact.who.node), fact.who.local_rank].setdefault(fact.who.rank, fact)
+    crowded = {
+        node: facts for (node, _), facts in sorted(claims.items()) if len(facts) > 1 and len({f.stream for f in facts.values()}) == 1
+    }
+    if not any(window.category(event.fingerprint) in ("memory", "configuration") for event in window.events):
+        return
+    for node, facts in crowded.items():
+        text = f"{label(of_node(node))} runs two launchers: one local rank is {labels([of_rank(rank) for rank in sorted(facts)])}"
+        yield Finding("node", "node-crowded", (of_node(node),), text, lines_of(*facts.values()), CROWDED)
 
 
 def _foreign_endpoint(window: Window) -> Iterator[Finding]:

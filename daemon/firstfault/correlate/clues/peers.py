@@ -18,6 +18,9 @@ from firstfault.correlate.window import Window, lines_of
 from firstfault.model import Fact, Who
 
 
+MOST_STRANGERS = 2  # addresses that no line maps to a machine: many of them are a cascade along the ring and say nothing
+
+
 def findings(window: Window) -> Iterator[Finding]:
     """Yield one finding for every peer that others name."""
     edges: dict[tuple[Suspect, str], dict[Suspect | None, Fact]] = defaultdict(dict)
@@ -27,7 +30,10 @@ def findings(window: Window) -> Iterator[Finding]:
         edge = str(fact.values.get("edge", "weak"))
         if target is not None and target != victim and edge != "innocent":
             edges[target, edge].setdefault(victim, fact)
+    strangers = {target for target, _ in edges if target not in window.dossiers and target.kind == "node"}
     for (target, edge), victims in sorted(edges.items()):
+        if target in strangers and len(strangers) > MOST_STRANGERS:
+            continue
         name = "peer-strong" if edge == "strong" else "peer-weak"
         scale = min(len(victims), weight("peer-cap") / weight("peer-strong"))
         who = labels(sorted(one for one in victims if one is not None)) or "a peer"
