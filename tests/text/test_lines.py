@@ -1,6 +1,7 @@
 """One line is made readable, and says who speaks, when, and what; what a stream teaches depends on its bytes alone."""
 
 import json
+import time
 from datetime import UTC, datetime
 from itertools import pairwise
 
@@ -148,6 +149,27 @@ def test_records_set_apart_by_blanks():
     first = "2025-10-31 03:11:02,473 - T - INFO - [rank7]: Traceback (most recent call last)"
     line = read(first + "      2025-10-31 03:11:02,474 - T - INFO - [rank6]: x")
     assert [(part.who.rank, part.message.strip()) for part in line.parts] == [(7, "Traceback (most recent call last)"), (6, "x")]
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        b"[W a.h:1] .cpp:",
+        b"Traceback (most recent call last)%|",
+        b"2026-01-02 03:04:05    ",
+        b"\x1b[",
+        b"[a1]: .cpp:",
+        b'{"a":{',
+        b"> ",
+        b"[rank1]:",
+    ],
+)
+def test_hostile_lines_are_read_in_moments(piece):
+    """A line that repeats what makes a reader look again is read once, without recursion, in little time."""
+    begun = time.perf_counter()
+    line = read(piece * (MAX_TEXT // len(piece)))
+    assert all(part.parts == () for part in line.parts)
+    assert time.perf_counter() - begun < 1.0
 
 
 def test_ordinary_lines_have_no_parts():

@@ -214,15 +214,17 @@ class LineReader:
         self._by_labels[id(envelope.labels)] = (envelope.labels, found)
         return found
 
-    def _read_text(self, text: str, offset: int, number: int, envelope: Record | None, labelled: bool) -> ReadLine:
+    def _read_text(self, text: str, offset: int, number: int, envelope: Record | None, labelled: bool, whole: bool = True) -> ReadLine:
+        """Read one text; if it is the `whole` line, look for further records in it. Parts are not parted again: a line may be hostile."""
         prefix = read_prefix(text, labelled)
         message = prefix.rest
         if message[:1] == "{" and (fields := records.read_fields(message)):
             return self._structured(prefix, fields, text, offset, number, envelope)
-        if records.may_be_glued(message) and (at := records.glue_at(message)):
-            start = len(text) - len(message) + at if text.endswith(message) else text.find(message[at:])
-            if start > 0:
-                return self._parted([text[:start], text[start:]], text, offset, number, envelope, labelled)
+        if whole and records.may_be_glued(message) and (points := records.glue_points(message)):
+            start = len(text) - len(message) if text.endswith(message) else -1
+            if start >= 0:
+                pieces = [text[begin:end] for begin, end in records.spans([start + at for at in points], len(text))]
+                return self._parted(pieces, text, offset, number, envelope, labelled)
         return self._line(prefix, message, text, offset, number, envelope)
 
     def _line(
@@ -230,6 +232,8 @@ class LineReader:
     ) -> ReadLine:
         base = self._identity(envelope)
         who = prefix.who
+        if "\\|" in message and ("viewer" in prefix.kinds or "bare" in prefix.kinds):
+            message = message.replace("\\|", "|")  # tables of web viewers escape it
         if self.nodes_from is not None and offset >= self.nodes_from and "task" in prefix.kinds and not _RANKED.intersection(prefix.kinds):
             who = replace(who, rank=None)
         outer = envelope.stamp if envelope is not None else NO_TIME
@@ -296,7 +300,8 @@ class LineReader:
 
     def _parted(self, texts: list[str], text: str, offset: int, number: int, envelope: Record | None, labelled: bool) -> ReadLine:
         """Read the records of one physical line; the last one stands for the line, and inherits nothing from those before it."""
-        parts = tuple(self._read_text(piece, offset, number, envelope, labelled) for piece in texts[:records.MAX_PARTS] if piece.strip())
+        pieces = [piece for piece in texts[: records.MAX_PARTS] if piece.strip()]
+        parts = tuple(self._read_text(piece, offset, number, envelope, labelled, whole=False) for piece in pieces)
         last = parts[-1]
         first = parts[0]
         if last.who == _merge(NOBODY, self._identity(envelope)) and not last.kinds:

@@ -172,8 +172,6 @@ def _prefix(reading: Reading, rest: str) -> Prefix:
     if "ray" in reading.kinds and (match := _REPEATED.search(rest)):
         repeated = int(match[1])
         rest = rest[: match.start()]
-    if "|" in rest and ("viewer" in reading.kinds or "bare" in reading.kinds):
-        rest = rest.replace("\\|", "|")  # tables of web viewers escape it
     kinds = tuple(reading.kinds)
     return Prefix(
         _who(reading), rest, kinds, reading.stamp_text, reading.raw, reading.level, reading.host, reading.speaker, repeated

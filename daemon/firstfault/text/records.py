@@ -22,14 +22,18 @@ _BAR = re.compile(r"%\||it/s|s/it|/s[,\]]|s/ba|MB/s|steps/s")
 _DATED = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
 BLANKS = "    "
 MAX_PARTS = 400
+MAX_GLUED = 8
 
 
-def glue_at(message: str) -> int:
-    """Find where a record begins that is glued to the end of something unfinished; 0 if there is none."""
-    found = _GLUED.search(message, 1)
-    if not found or message[found.start() - 1] in " \t'\"(`>":
-        return 0
-    return found.start()
+def glue_points(message: str) -> list[int]:
+    """Find where records begin that are glued to the end of something unfinished."""
+    found: list[int] = []
+    for match in _GLUED.finditer(message, 1):
+        if message[match.start() - 1] not in " \t'\"(`>":
+            found.append(match.start())
+            if len(found) == MAX_GLUED:
+                break
+    return found
 
 
 def may_be_glued(message: str) -> bool:
