@@ -85,6 +85,7 @@ class Daemon:
     async def run(self) -> None:
         """Work until asked to stop."""
         self._loop = asyncio.get_running_loop()
+        self._listen_to_signals()
         self._border = Border(make_cover(self.config.redaction.patterns, self._telemetry.redacted))
         self._store = Store.open(self.config.store.path or folder.state_dir(self._environ), self._border.cover)
         try:
@@ -164,8 +165,7 @@ class Daemon:
         sd_notify(f"READY=1\nSTATUS=following logs, {self.url}", self._environ)
         for work in (self._measure, self._forget_old, self._save_alerts):
             self._tasks.append(asyncio.create_task(self._forever(work), name=work.__name__))
-        with self._signals():
-            await self._stop.wait()
+        await self._stop.wait()
         await self._close()
 
     async def _start_sinks(self) -> None:
@@ -243,7 +243,10 @@ class Daemon:
         sd_notify("STOPPING=1", self._environ)
         deadline = time.monotonic() + self.config.limits.shutdown_secs
         # A quarter for reading what is there, the rest for matching and delivering it.
-        await asyncio.gather(*(asyncio.to_thread(source.stop, self.config.limits.shutdown_secs / 4) for source in self._sources))
+        share = self.config.limits.shutdown_secs / 4
+        stops = [asyncio.to_thread(source.stop, share) for source in self._sources]
+        with suppress(TimeoutError):  # a source that waits for a stuck pipeline ends when the queue is closed
+            await asyncio.wait_for(asyncio.gather(*stops), share + 1.0)
         self._handover.close()
         await asyncio.to_thread(self._worker.stop, max(0.1, deadline - time.monotonic()))
         await asyncio.sleep(0)  # changes of the last round are on their way to the loop
@@ -255,7 +258,7 @@ class Daemon:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         with suppress(StoreError):
-            await asyncio.to_thread(self._write_alerts)
+            await self._write_alerts()
         self._telemetry.stopped(self._handover.depth()[1])
 
     # Chores
@@ -293,17 +296,20 @@ class Daemon:
         if self._alerts_dirty:
             self._alerts_dirty = False
             try:
-                await asyncio.to_thread(self._write_alerts)
+                await self._write_alerts()
             except StoreError:
                 self._alerts_dirty = True
                 raise
         return SAVE_ALERTS_SECS
 
-    def _write_alerts(self) -> None:
-        snapshot = self._pager.snapshot()
+    async def _write_alerts(self) -> None:
+        snapshot = self._pager.snapshot()  # taken here: the board belongs to the loop
         if snapshot is not None:
-            with self._store.transaction() as tx:
-                tx.put_snapshot(ALERTS, ALERTS_VERSION, snapshot, self._clock.now())
+            await asyncio.to_thread(self._put_alerts, snapshot)
+
+    def _put_alerts(self, snapshot: dict[str, Any]) -> None:
+        with self._store.transaction() as tx:
+            tx.put_snapshot(ALERTS, ALERTS_VERSION, snapshot, self._clock.now())
 
     # What the web server asks
 
@@ -377,30 +383,18 @@ class Daemon:
 
     # Signals
 
-    def _signals(self) -> _Signals:
-        return _Signals(self._loop, self.stop, lambda: self._keep(self.reload()))
+    def _listen_to_signals(self) -> None:
+        """Stop at SIGTERM and SIGINT, reload at SIGHUP; until the process ends, for a second one must still be heard."""
+        actions: dict[signal.Signals, Callable[[], None]] = {
+            signal.SIGTERM: lambda: self.stop("SIGTERM"),
+            signal.SIGINT: lambda: self.stop("SIGINT"),
+            signal.SIGHUP: lambda: self._keep(self.reload()) if self._starting is None else None,
+        }
+        for number, action in actions.items():
+            with suppress(ValueError, RuntimeError):  # not the main thread: whoever runs us there calls stop and reload
+                self._loop.add_signal_handler(number, action)
 
     def _keep(self, work: Coroutine[Any, Any, Any]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.append(task)
         task.add_done_callback(self._tasks.remove)
-
-
-class _Signals:
-    """SIGTERM and SIGINT stop, SIGHUP reloads, while the block lasts."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, stop: Callable[[str], None], reload: Callable[[], None]) -> None:
-        self._loop = loop
-        self._actions: dict[signal.Signals, Callable[[], None]] = {
-            signal.SIGTERM: lambda: stop("SIGTERM"),
-            signal.SIGINT: lambda: stop("SIGINT"),
-            signal.SIGHUP: reload,
-        }
-
-    def __enter__(self) -> None:
-        for number, action in self._actions.items():
-            with suppress(ValueError, RuntimeError):  # not the main thread: whoever runs us there calls stop and reload
-                self._loop.add_signal_handler(number, action)
-
-    def __exit__(self, *_: object) -> None:
-        """Keep the handlers: a second signal during the stop must still end at once."""

@@ -1,0 +1,261 @@
+"""The daemon as a whole: from files to alerts, through restarts, reloads and refusals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import pytest
+
+from firstfault.errors import RulesError, StateLockedError, UsageError
+from tests.app.living import Alertmanager, living, out_of_memory, until, write_job
+
+RANK_2 = [2]
+
+
+@pytest.fixture(autouse=True)
+def quiet_signals(monkeypatch):
+    """Leave the test process its own signal handlers."""
+    import asyncio
+
+    monkeypatch.setattr(asyncio.unix_events._UnixSelectorEventLoop, "add_signal_handler", lambda *_: None)
+
+
+async def test_a_failure_is_told_everywhere_once(tmp_path):
+    """Standard output, API, metrics and Alertmanager name the same rank, and the alert is one."""
+    async with Alertmanager().listening() as am, living(tmp_path, am) as one:
+        write_job(tmp_path / "logs" / "train-7b")
+        (incident,) = await until(one.settled)
+        assert incident["verdict"]["initiating_ranks"] == RANK_2
+        assert (incident["fingerprint"], incident["job"]) == ("cuda-out-of-memory", "train-7b")
+        await until(lambda: am.posts)
+        (alert,) = am.posts[0]
+        assert alert["annotations"]["initiating_ranks"] == "2"
+        assert alert["labels"]["training_job"] == "train-7b"
+        await until(lambda: "rank 2" in one.out.getvalue())
+        assert one.metric('firstfault_verdicts_total{scope="rank"}') == 1
+        assert len(am.identities()) == 1
+        jobs = await until(lambda: _attempts(one))
+        assert jobs[0]["job"] == "train-7b"
+
+
+async def _attempts(one):
+    return (await one.get("/api/v1/jobs"))["attempts"]
+
+
+async def test_a_restart_neither_repeats_nor_forgets(tmp_path):
+    """Positions hold, the incident is the same, its alert is sent again first with the same labels, and nothing is printed anew."""
+    write_job(tmp_path / "logs" / "train-7b")
+    async with Alertmanager().listening() as am:
+        async with living(tmp_path, am) as one:
+            (first,) = await until(one.settled)
+            await until(lambda: am.firing())
+        posts = len(am.posts)
+        assert len(am.firing()) == 1  # stopping resolves nothing
+        async with living(tmp_path, am) as one:
+            await until(lambda: len(am.posts) > posts)
+            (again,) = await until(one.settled)
+            time_to_read = (await one.get("/api/v1/status"))["sources"][0]["bytes_read"]
+            assert (again["id"], time_to_read) == (first["id"], 0)
+            with (tmp_path / "logs" / "train-7b" / "rank0.log").open("a") as log:
+                log.write("one more line\n")
+            await until(one.caught_up)
+            assert one.out.getvalue() == ""
+            assert len(am.identities()) == 1
+
+
+async def test_what_happened_while_it_was_down_is_found(tmp_path):
+    """The failure written during the outage is read at the next start, with what was known before."""
+    job = tmp_path / "logs" / "train-7b"
+    write_job(job, fails=99)
+    async with living(tmp_path) as one:
+        await until(one.caught_up)
+        assert await one.incidents() == []
+    with (job / "rank2.log").open("a") as log:
+        log.write(out_of_memory(2, time.time()))
+    async with living(tmp_path) as one:
+        (incident,) = await until(one.settled)
+        assert incident["verdict"]["initiating_ranks"] == RANK_2
+
+
+async def test_history_is_recorded_and_never_pages(tmp_path):
+    """A first start on old logs shows them, and sends nothing."""
+    write_job(tmp_path / "logs" / "train-7b", at=time.time() - 7200)
+    async with Alertmanager().listening() as am, living(tmp_path, am) as one:
+        (incident,) = await until(one.settled)
+        assert incident["historic"] is True
+        await until(lambda: one.metric('firstfault_historic_incidents_total{fingerprint="cuda-out-of-memory"}') == 1)
+        assert am.posts == []
+
+
+async def test_an_acknowledged_incident_stops_firing_for_good(tmp_path):
+    """Its alert resolves, and neither new lines nor a restart bring it back."""
+    write_job(tmp_path / "logs" / "train-7b")
+    async with Alertmanager().listening() as am:
+        async with living(tmp_path, am) as one:
+            (incident,) = await until(one.settled)
+            await until(lambda: am.firing())
+            assert (await one.post(f"/api/v1/incidents/{incident['id']}/ack", {"who": "ann"})) == (
+                200,
+                {"incident": incident["id"], "closed": True},
+            )
+            await until(lambda: not am.firing())
+            with (tmp_path / "logs" / "train-7b" / "rank1.log").open("a") as log:
+                log.write(out_of_memory(1, time.time()))
+            await until(one.caught_up)
+        async with living(tmp_path, am) as one:
+            await until(lambda: one.incidents("?state=closed"))
+            assert await one.settled() == []
+            assert am.firing() == []
+            assert len(am.identities()) == 1
+
+
+async def test_an_alert_lost_in_a_crash_is_sent_by_the_next_start(tmp_path):
+    """The store had the incident, the sink had not heard of it: the next start tells it."""
+    write_job(tmp_path / "logs" / "train-7b")
+    async with living(tmp_path) as one:
+        await until(one.settled)
+    with sqlite3.connect(tmp_path / "state" / "firstfault.db") as database:
+        database.execute("DELETE FROM snapshots WHERE name = 'alertmanager'")
+    database.close()
+    async with Alertmanager().listening() as am, living(tmp_path, am):
+        await until(lambda: am.firing())
+
+
+async def test_an_unusable_state_is_read_again_without_a_second_page(tmp_path):
+    """Logs are read from their start, the same incident comes out, and nobody hears of it twice."""
+    write_job(tmp_path / "logs" / "train-7b")
+    async with Alertmanager().listening() as am:
+        async with living(tmp_path, am) as one:
+            (first,) = await until(one.settled)
+            await until(lambda: am.firing())
+        with sqlite3.connect(tmp_path / "state" / "firstfault.db") as database:
+            database.execute("UPDATE snapshots SET body = x'00' WHERE name = 'pipeline'")
+        database.close()
+        async with living(tmp_path, am) as one:
+            await until(one.caught_up)
+            assert (await one.get("/api/v1/status"))["sources"][0]["bytes_read"] > 0
+            assert [item["id"] for item in await until(one.settled)] == [first["id"]]
+            assert one.out.getvalue() == ""
+            assert len(am.identities()) == 1
+            assert len(am.firing()) == 1
+
+
+async def test_a_reload_is_all_or_nothing(tmp_path):
+    """A broken entry or option leaves everything as it was; a good one is taken without losing the incident."""
+    write_job(tmp_path / "logs" / "train-7b")
+    extra = tmp_path / "extra"
+    extra.mkdir()
+    async with living(tmp_path, FIRSTFAULT_RULES__FOLDERS=f"[{extra}]") as one:
+        await until(one.settled)
+        entries = (await one.get("/version"))["entries"]
+        (extra / "bad.yaml").write_text("fingerprint: bad\n")
+        one.environ["FIRSTFAULT_WEB__LISTN"] = "x"
+        status, text = await one.post("/-/reload")
+        assert status == 400
+        assert "FIRSTFAULT_WEB__LISTN" in text
+        assert "bad.yaml" in text
+        assert one.metric("firstfault_config_last_reload_successful") == 0
+        assert one.metric("firstfault_rules_last_reload_successful") == 0
+        assert (await one.get("/version"))["entries"] == entries
+        del one.environ["FIRSTFAULT_WEB__LISTN"]
+        (extra / "bad.yaml").unlink()
+        one.environ["FIRSTFAULT_WEB__LISTEN"] = "127.0.0.1:1"
+        one.environ["FIRSTFAULT_RULES__SHIPPED"] = "true"
+        assert await one.post("/-/reload") == (200, "reloaded\nat the next start only: web.listen\n")
+        assert one.metric("firstfault_rules_last_reload_successful") == 1
+        assert len(await one.settled()) == 1
+
+
+async def test_a_reload_can_change_the_alertmanagers(tmp_path):
+    """The alerts that stand go to the new one."""
+    write_job(tmp_path / "logs" / "train-7b")
+    async with Alertmanager().listening() as old, Alertmanager().listening() as new, living(tmp_path, old) as one:
+        await until(lambda: old.firing())
+        one.environ["FIRSTFAULT_ALERTMANAGER__TARGETS"] = f'[{{"url": "{new.url}"}}]'
+        assert (await one.post("/-/reload"))[0] == 200
+        await until(lambda: new.firing())
+        assert old.identities() == new.identities()
+
+
+async def test_a_second_daemon_is_refused(tmp_path):
+    """The first goes on undisturbed."""
+    async with living(tmp_path) as one:
+        with pytest.raises(StateLockedError, match="in use by another firstfault"):
+            async with living(tmp_path):
+                pass
+        assert (await one.get("/-/ready")) == "firstfault is ready.\n"
+
+
+async def test_a_start_that_cannot_succeed_leaves_nothing_behind(tmp_path):
+    """A taken port and broken rules are told, and the state folder is free afterwards."""
+    async with living(tmp_path / "a") as one:
+        with pytest.raises(UsageError, match="choose another address"):
+            async with living(tmp_path / "b", FIRSTFAULT_WEB__LISTEN=one.daemon.url.removeprefix("http://")):
+                pass
+    (tmp_path / "bad.yaml").write_text("fingerprint: bad\n")
+    with pytest.raises(RulesError):
+        async with living(tmp_path / "b", FIRSTFAULT_RULES__FOLDERS=f"[{tmp_path}]"):
+            pass
+    async with living(tmp_path / "b"):
+        pass
+
+
+async def test_a_console_nobody_reads_stops_nothing(tmp_path):
+    """A pipe that is full blocks its own thread only: pages leave and the server answers."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    try:
+        while True:
+            os.write(writer, b"x" * 4096)
+    except BlockingIOError:
+        os.set_blocking(writer, True)
+    write_job(tmp_path / "logs" / "train-7b")
+    async with Alertmanager().listening() as am, living(tmp_path, am, FIRSTFAULT_LIMITS__SHUTDOWN_SECS="2") as one:
+        one.daemon._console._courier.sink._sink._out = os.fdopen(writer, "w")
+        await until(lambda: am.firing())
+        assert len(await one.settled()) == 1
+        os.close(reader)
+
+
+def start(tmp_path, *words: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "firstfault.cli.main", "run", "--logs", f"{tmp_path}/logs/**/*.log", "--listen", "127.0.0.1:0"]
+    command += ["--state-dir", f"{tmp_path}/state", "--zone", "+00:00", *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def wait_for_beacon(tmp_path) -> None:
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "state" / "daemon.json").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_signals_end_the_process_in_order(tmp_path):
+    """SIGTERM ends it with 0 after saving; commands find it while it runs; a second daemon is refused with exit code 2 and the pid."""
+    (tmp_path / "logs").mkdir()
+    process = start(tmp_path)
+    try:
+        wait_for_beacon(tmp_path)
+        second = start(tmp_path)
+        _, complaint = second.communicate(timeout=30)
+        assert second.returncode == 2
+        assert f"pid {process.pid}".encode() in complaint
+        listed = subprocess.run(
+            [sys.executable, "-m", "firstfault.cli.main", "fix", "list", "--state-dir", f"{tmp_path}/state"],
+            capture_output=True,
+            check=False,
+        )
+        assert (listed.returncode, listed.stdout) == (0, b"")
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=30)
+        assert (process.returncode, out) == (0, b"")
+        assert not (tmp_path / "state" / "daemon.json").exists()
+    finally:
+        process.kill()
+        process.wait()
