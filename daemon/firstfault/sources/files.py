@@ -124,7 +124,7 @@ class Files:
         self.send(one.stream, b"", one.offset, done, final=True)
         self.observer.file_gone(self.name, one.path)
         self.drop(one)
-        self.ledger.add(done, at)
+        self.ledger.add(done, at if at.size == done.offset else None)  # written to in this very moment: to be compared again
 
     def lose(self, one: Tail) -> None:
         """End a stream whose file cannot be reached any more."""
@@ -156,7 +156,7 @@ class Files:
         if look(fd).key != one.key:
             os.close(fd)
             return False
-        one.fd = fd
+        one.fd, one.at_end = fd, False
         self.open_files += 1
         return True
 
@@ -177,13 +177,17 @@ class Files:
         return self.open_files < self.max_open
 
     def trim(self, limit: int) -> None:
-        """Close the files idle for longest; never one with unread bytes, nor one whose name is gone."""
+        """Give descriptors back: close the files idle for longest, then let go what was rotated away; never what has no name any more."""
         excess = self.open_files - limit
         if excess <= 0:
             return
-        idle = [one for one in self.tails.values() if one.fd >= 0 and one.at_end and one.place is Place.ATTACHED and not one.heir]
-        for one in sorted(idle, key=lambda one: one.heard_at)[:excess]:
-            self.close(one)
+        idle = [one for one in self.tails.values() if one.fd >= 0 and one.at_end and one.place is not Place.DELETED]
+        idle.sort(key=lambda one: (one.place is not Place.ATTACHED, one.heard_at))
+        for one in idle[:excess]:
+            if one.place is Place.ATTACHED:
+                self.close(one)
+            else:
+                self.finish(one)  # should somebody write on, it is taken up again
 
     def fewer(self) -> None:
         """Take it that the process may open no more files than it has."""

@@ -100,8 +100,8 @@ class Leftovers:
         self._held = {key: compared for key, compared in self._held.items() if key in keys or self._is_listed(key)}
         if now >= self._recheck_due:
             self._recheck_due = now + self._files.options.recheck_seconds
-            inodes = {inode for _, inode in keys}
-            self._recheck([p for p in self._files.ledger.all() if p.done and p.inode not in inodes])
+            compared = {at.inode for at in found.values() if self._files.ledger.unchanged(at)}
+            self._recheck([p for p in self._files.ledger.all() if p.done and p.inode not in compared])
         self._list_folders()
         self._take_unseen()
 

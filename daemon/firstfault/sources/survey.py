@@ -183,7 +183,7 @@ class Survey:
     def _place_all(self, found: dict[str, Seen]) -> None:
         keys = {at.key for at in found.values()}
         for one in list(self._files.tails.values()):
-            if not one.heir:
+            if not one.heir and one.key in self._files.tails:
                 self._place(one, found.get(one.path), keys)
 
     def _place(self, one: Tail, at_path: Seen | None, keys: set[Key]) -> None:
@@ -193,6 +193,8 @@ class Survey:
             one.move(Place.ATTACHED, now)
         elif at_path is not None and at_path.key == one.key:
             one.move(Place.ATTACHED, now)
+        elif one.fd < 0 and not self._files.has_room():
+            self._wants_room = True
         elif one.fd < 0 and not self._find_closed(one):
             self._files.lose(one)
         elif one.move(place(one.key, os.fstat(one.fd).st_nlink, at_path), now):
