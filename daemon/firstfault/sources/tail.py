@@ -125,8 +125,8 @@ def rotated_name(name: str, of: str) -> bool:
     """Tell whether `name` is what a rotation makes of `of`: `a.log.1`, `a.log-20230810.gz`, `0.log.20230810-082034`, `a.1.log`."""
     for suffix in PACKED_SUFFIXES:
         name = name.removesuffix(suffix)
-    if name.startswith(of):
-        return _ROTATED.fullmatch(name, len(of)) is not None
+    if of and name.startswith(of) and _ROTATED.fullmatch(name, len(of)):
+        return True
     stem, extension = os.path.splitext(of)
     if not extension or not stem or not (name.startswith(stem) and name.endswith(extension)):
         return False
