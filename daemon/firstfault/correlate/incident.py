@@ -284,9 +284,16 @@ def _is_evidence(one: Observation) -> bool:
 
 
 def _material(before: Incident, after: Incident) -> bool:
-    """Tell whether somebody who was paged must hear of the change: another rank, scope or failure."""
+    """Tell whether somebody who was paged must hear of the change: another rank, scope or failure.
+
+    Learning the global rank of a process that was named by its local rank or pid, or the node of a named rank, is no other name.
+    """
     one, two = before.verdict, after.verdict
-    return (one.scope, one.ranks, one.nodes, before.fingerprint) != (two.scope, two.ranks, two.nodes, after.fingerprint)
+    if one.scope != two.scope or before.fingerprint != after.fingerprint:
+        return True
+    if one.ranks and two.ranks:
+        return one.ranks != two.ranks
+    return bool(one.nodes and two.nodes) and one.nodes != two.nodes
 
 
 def _restart_noise(judged: list[tuple[Window, Decision | None]], index: int) -> bool:

@@ -33,7 +33,8 @@ def missing_facts(window: Window, verdict: Verdict, fingerprint: str) -> tuple[M
         found = [*_cause(window, verdict, fingerprint), *found]
     entry = window.rules.entries.get(fingerprint)
     if entry is not None:
-        found += [Missing(one.fact, one.why, one.how) for one in entry.missing]
+        shown = {event.symptom for event in window.events if event.fingerprint == fingerprint}
+        found += [Missing(one.fact, one.why, one.how) for one in entry.missing if not one.symptom or one.symptom in shown]
     return tuple({one.fact: one for one in found}.values())[:_MOST]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from functools import lru_cache
 
 from firstfault.correlate.suspects import Suspect, of_local, of_node, of_pid, of_rank
 from firstfault.model import Event, Fact, Observation, Progress, Who
@@ -14,6 +15,7 @@ _IPV4 = re.compile(r"^\d{1,3}(\.\d{1,3}){3}$")
 _WORLD_FACTS = ("world-size", "binding", "start", "nccl-comm")
 
 
+@lru_cache(maxsize=65_536)
 def node_key(name: str) -> str:
     """Fold case, domain and log suffix of a host name; addresses stay whole."""
     text = _LOG_SUFFIX.sub("", name.strip().lower())

@@ -285,7 +285,7 @@ def _named(window: Window, team: tuple[Suspect, ...], share: float, fingerprint:
     locals_ = tuple(sorted(s.number for s in team if s.kind == "local" and s.number is not None)) if not ranks else ()
     pids = tuple(f"{s.node or ''}:{s.number}" for s in team if s.kind == "pid") if not ranks else ()
     scope: Scope = "node" if not (ranks or locals_ or pids) else "rank"
-    summary = f"{_capital(labels(team))}{_on(nodes) if scope == 'rank' else ''} failed first: {window.title(fingerprint)}."
+    summary = f"{_capital(labels(team))}{_on(nodes) if ranks else ''} failed first: {window.title(fingerprint)}."
     return Verdict(scope, ranks, nodes, locals_, pids, round(share, 3), summary)
 
 
@@ -398,7 +398,7 @@ def collateral(window: Window, verdict: Verdict) -> tuple[Collateral, ...]:
         first = symptom or (dossier.waits or dossier.losses)[0]
         name = symptom.fingerprint if symptom else "collective-timeout-unexplained"
         node = window.node_of(suspect)
-        found.append(Collateral(name, first.time.at, suspect.rank, window.roster.shown(node) if node else None))
+        found.append(Collateral(name, window.moment(first), suspect.rank, window.roster.shown(node) if node else None))
     return tuple(found)
 
 
@@ -407,7 +407,7 @@ def opened_at(window: Window) -> float | None:
     faults: list[Event | Fact] = [event for event in window.events if event.role in ("initiating", "either", "collateral")]
     faults += [fact for fact in window.facts("exit") if fact.values.get("code") not in (0, None)]
     faults += window.facts("collective-timeout", "collective-wait", "peer-lost", "stopped-outside", "device-fault", "numeric", "rendezvous")
-    return min((one.time.at for one in faults if one.time.at is not None), default=None)
+    return min((at for at in map(window.moment, faults) if at is not None), default=None)
 
 
 __all__ = ["Decision", "collateral", "decide", "failed", "of_node", "opened_at", "weigh"]

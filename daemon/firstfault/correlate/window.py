@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import cached_property
+from typing import Any
 
 from firstfault.correlate.clocks import Clocks
 from firstfault.correlate.dossier import Dossier
@@ -14,6 +15,7 @@ from firstfault.detect.conditions import holds, pending
 from firstfault.model import Event, Fact, JobKey, Line, Observation, Progress
 from firstfault.rules.catalogue import RuleSet
 
+_UNASKED: Any = object()
 _DRAWERS = {
     "collective-timeout": "waits",
     "collective-wait": "waits",
@@ -63,6 +65,7 @@ class Window:
         self._facts: dict[str, list[Fact]] = defaultdict(list)
         for fact in facts:
             self._facts[fact.name].append(fact)
+        self._whom: dict[int, Suspect | None] = {}  # by identity: the observations live as long as the window
         self.roster = roster or Roster.build(self.observations)
         self.clocks = Clocks.build(self.observations, self.roster)
         self._stated_world = world_size
@@ -79,6 +82,12 @@ class Window:
 
     def who(self, one: Observation) -> Suspect | None:
         """Return whom an observation is about; a symptom that captured a rank says so itself."""
+        known = self._whom.get(id(one), _UNASKED)
+        if known is _UNASKED:
+            known = self._whom[id(one)] = self._resolve(one)
+        return known
+
+    def _resolve(self, one: Observation) -> Suspect | None:
         if isinstance(one, Event) and one.who.rank is None and isinstance(one.captures.get("rank"), int):
             return of_rank(int(one.captures["rank"]))
         if isinstance(one, Fact) and one.who.rank is None and isinstance(one.values.get("task"), int) and self._tasks_are_ranks:
@@ -171,6 +180,17 @@ class Window:
         """Return an observation's (time, ± error) on the common scale; None where it cannot order anything."""
         suspect = self.who(one)
         return self.clocks.place(one.time, (self.node_of(suspect) if suspect else None) or self.roster.home(one.stream))
+
+    def moment(self, one: Event | Fact) -> float | None:
+        """Return the best guess of when something happened, seconds UTC by its machine's clock.
+
+        A stamp borrowed from an older line says only "not before"; so does the last stamped line of the same speaker in any stream.
+        """
+        if one.time.at is None or one.time.source != "near":
+            return one.time.at
+        suspect = self.who(one)
+        said = self.dossiers[suspect].last_said if suspect in self.dossiers else None
+        return max(one.time.at, said) if said is not None else one.time.at
 
     # what entries say
 

@@ -235,7 +235,7 @@ def _job(labels: Mapping[str, str], place: _Place) -> JobKey:
         name = _POD_ORDINAL.sub("", labels["k8s.pod.name"])
     attempt = _number(_first(labels, _ATTEMPT_KEYS))
     run = _first(labels, _RUN_KEYS) or place.run
-    return JobKey(namespace, name or place.job or "job", run, attempt if attempt is not None else place.attempt)
+    return JobKey(namespace, name or place.job or labels.get("__folder__") or "job", run, attempt if attempt is not None else place.attempt)
 
 
 def _who(labels: Mapping[str, str], place: _Place) -> tuple[Who, frozenset[str]]:

@@ -64,7 +64,7 @@ def _lagging(window: Window) -> Iterator[Finding]:
 def _first_failures(window: Window) -> Iterator[Finding]:
     """Torchelastic's own choice, weakly; more for the agent that was first beyond the clocks' error."""
     roots = [fact for fact in window.facts("exit") if fact.values.get("root") and fact.values.get("code") not in (0, -15)]
-    times = {fact.id: _reported(window, fact) for fact in roots}
+    first = _first_agent(window, roots)
     for fact in roots:
         suspect = window.who(fact)
         if suspect is None or suspect.kind == "node":
@@ -72,10 +72,24 @@ def _first_failures(window: Window) -> Iterator[Finding]:
         yield Finding(
             "report", "report-first-failure", (suspect,), f"torchelastic calls {label(suspect)} its first observed failure", lines_of(fact)
         )
-        others = [times[other.id] for other in roots if window.who(other) not in (None, suspect)]
-        mine = times[fact.id]
-        if mine and others and all(other and mine[0] + mine[1] < other[0] - other[1] for other in others):
+        if suspect == first:
             yield Finding("report", "report-first-agent", (suspect,), f"the agent of {label(suspect)} reported first", lines_of(fact))
+
+
+def _first_agent(window: Window, roots: list[Fact]) -> Suspect | None:
+    """Return whose agent certainly reported before all others; None where a report of another has no time or overlaps."""
+    times: dict[Suspect | None, tuple[float, float]] = {}
+    for fact in roots:
+        at = _reported(window, fact)
+        if at is None:
+            return None
+        suspect = window.who(fact)
+        times[suspect] = min(at, times.get(suspect, at))
+    order = sorted(times, key=lambda suspect: times[suspect])
+    if len(order) < 2:
+        return None
+    (mine, error), latest_start = times[order[0]], min(at - doubt for at, doubt in (times[one] for one in order[1:]))
+    return order[0] if mine + error < latest_start else None
 
 
 def _reported(window: Window, fact: Fact) -> tuple[float, float] | None:

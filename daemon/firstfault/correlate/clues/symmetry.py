@@ -38,7 +38,7 @@ def find(window: Window, findings: list[Finding]) -> Symmetry | None:
     """Return the widest group of processes with one and the same fault of their own; None where fewer than two share one."""
     groups: dict[tuple[str, str], dict[Suspect, Event]] = defaultdict(dict)
     for finding in findings:
-        if finding.kind == "own-cause" and finding.event is not None:
+        if finding.kind == "own-cause" and finding.event is not None and finding.name != "own-either":
             groups[signature(finding.event)][finding.suspects[0]] = finding.event
     wide = [faults for faults in groups.values() if len(faults) > 1]
     if not wide:
