@@ -172,8 +172,9 @@ class Files:
         return fd
 
     def has_room(self) -> bool:
-        """Tell whether another file may be opened; closes an idle one for it."""
-        self.trim(self.max_open - 1)
+        """Tell whether another file may be opened; closes idle ones for it, several at once since more may be asked for."""
+        if self.open_files >= self.max_open:
+            self.trim(self.max_open - max(1, self.max_open // 8))
         return self.open_files < self.max_open
 
     def trim(self, limit: int) -> None:

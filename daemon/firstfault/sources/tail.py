@@ -139,7 +139,7 @@ def rotated_bases(name: str) -> list[str]:
         name = name.removesuffix(suffix)
     stem, extension = os.path.splitext(name)
     plain = [name[:at] for at in _cuts(name)]
-    return plain + ([stem[:at] + extension for at in _cuts(stem)] if extension else [])
+    return plain + ([stem[:at] + extension for at in _cuts(stem)] if len(extension) > 1 else [])
 
 
 def _cuts(text: str) -> list[int]:
