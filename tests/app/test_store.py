@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sqlite3
@@ -393,7 +394,27 @@ def test_any_text_survives_the_codec(text, captures):
     assert from_plain(Event, to_plain(one)) == one
 
 
-def test_text_with_lone_surrogates_is_mended_not_refused(store):
-    """A file name that is no UTF-8 does not stop the store."""
+def test_text_that_is_no_unicode_is_kept(store):
+    """A file name that is no UTF-8 does not stop the store, and comes back as it was."""
     put(store, incident(evidence=(Line("a\udcff.log", 1, "x\ud800y"),)))
-    assert "?" in store.incident("i1").incident.evidence[0].source
+    assert store.incident("i1").incident.evidence == (Line("a\udcff.log", 1, "x\ud800y"),)
+
+
+def test_a_loss_that_is_no_number_is_kept(store):
+    """NaN and infinity are what some incidents are about; they survive a restart."""
+    with store.transaction() as tx:
+        tx.put_snapshot("pipeline", 1, {"loss": float("nan"), "norm": float("-inf"), "name": "\udcff"}, NOW)
+        tx.add_events([replace(event("e"), captures={"loss": float("nan")})], NOW)
+    saved = store.snapshot("pipeline", 1)
+    assert math.isnan(saved["loss"])
+    assert (saved["norm"], saved["name"]) == (float("-inf"), "\udcff")
+    assert math.isnan(store.events("team", "train-7b")[0].captures["loss"])
+
+
+def test_one_unreadable_incident_hides_no_other(store):
+    """It is told and left out."""
+    put(store, incident("good"), incident("bad"))
+    store._writer.execute("UPDATE incidents SET body = '{\"id\": 1}' WHERE id = 'bad'")
+    assert [record.incident.id for record in store.active()] == ["good"]
+    assert store.incident("bad") is None
+    assert "incident bad cannot be read" in store.notices[0]

@@ -11,12 +11,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import orjson
 import zstandard
 
 from firstfault.errors import StoreError
 from firstfault.model import Event, Incident
-from firstfault.store import folder, queries, schema
+from firstfault.store import folder, plainjson, queries, schema
 from firstfault.store.codec import from_plain
 from firstfault.store.cover import Cover, no_cover
 from firstfault.store.records import Ack, ChangeRecord, Feedback, Fix, IncidentFilter, IncidentRecord, Position
@@ -24,6 +23,7 @@ from firstfault.store.transaction import Transaction
 
 FILE_NAME = "firstfault.db"
 KEEP_BROKEN = 3
+MOST_NOTICES = 100
 LOCK_WAIT_SECS = 1.0  # a command that looks whether a daemon runs holds the lock for an instant
 
 
@@ -110,7 +110,7 @@ class Store:
     def positions(self, source: str | None = None) -> list[Position]:
         """Return how far streams were taken in, of one source or of all."""
         rows = self._rows("SELECT stream, source, offset, body FROM positions WHERE ?1 IS NULL OR source = ?1", (source,))
-        return [Position(stream, name, offset, orjson.loads(body)) for stream, name, offset, body in rows]
+        return [Position(stream, name, offset, plainjson.load(body)) for stream, name, offset, body in rows]
 
     def snapshot(self, name: str, version: int) -> Any:
         """Return a saved state; None where there is none, or a notice says why it is not usable."""
@@ -124,21 +124,21 @@ class Store:
         if hashlib.sha256(body).hexdigest() != checksum:
             self.notices.append(f"saved state {name!r} is damaged; starting without it")
             return None
-        return orjson.loads(zstandard.decompress(body))
+        return plainjson.load(zstandard.decompress(body))
 
     def incidents(self, wanted: IncidentFilter | None = None) -> list[IncidentRecord]:
         """Return incidents, newest first."""
-        return [self._incident_record(row) for row in self._rows(*queries.incidents(wanted or IncidentFilter()))]
+        return self._incident_records(self._rows(*queries.incidents(wanted or IncidentFilter())))
 
     def incident(self, name: str) -> IncidentRecord | None:
         """Return one incident by its id."""
         rows = self._rows(f"{queries.INCIDENTS} WHERE i.id = ?", (name,))
-        return self._incident_record(rows[0]) if rows else None
+        return next(iter(self._incident_records(rows)), None)
 
     def active(self) -> list[IncidentRecord]:
         """Return every incident that is open or settled, oldest first."""
         rows = self._rows(f"{queries.INCIDENTS} WHERE i.state IN ('open', 'settled') ORDER BY i.updated")
-        return [self._incident_record(row) for row in rows]
+        return self._incident_records(rows)
 
     def changes(self, incident: str) -> list[ChangeRecord]:
         """Return the steps of an incident's life, oldest first."""
@@ -148,7 +148,7 @@ class Store:
     def events(self, namespace: str, job: str, limit: int = 1_000) -> list[Event]:
         """Return the newest stored events of a job, newest first."""
         rows = self._rows("SELECT body FROM events WHERE namespace = ? AND job = ? ORDER BY at DESC LIMIT ?", (namespace, job, limit))
-        return [from_plain(Event, orjson.loads(body)) for (body,) in rows]
+        return [from_plain(Event, plainjson.load(body)) for (body,) in rows]
 
     def ack(self, incident: str) -> Ack | None:
         """Return who took an incident on."""
@@ -165,7 +165,7 @@ class Store:
     def fixes(self, fingerprint: str | None = None, withdrawn: bool = False) -> list[Fix]:
         """Return declared fixes, oldest first; withdrawn ones only where asked."""
         rows = self._rows(queries.FIXES, (fingerprint, int(withdrawn)))
-        return [Fix(*row[:-1], body=orjson.loads(row[-1])) for row in rows]
+        return [Fix(*row[:-1], body=plainjson.load(row[-1])) for row in rows]
 
     # Inside
 
@@ -209,10 +209,20 @@ class Store:
     def _value(self, sql: str) -> int:
         return int(self._rows(sql)[0][0])
 
-    def _incident_record(self, row: Sequence[Any]) -> IncidentRecord:
-        body, family, updated, name, at, who, note = row
-        ack = Ack(name, at, who, note) if at is not None else None
-        return IncidentRecord(from_plain(Incident, orjson.loads(body)), family, updated, ack)
+    def _incident_records(self, rows: Sequence[Any]) -> list[IncidentRecord]:
+        """Decode incidents; one that cannot be read is told and left out, for the others must still be shown and paged."""
+        found = []
+        for body, family, updated, name, at, who, note in rows:
+            ack = Ack(name, at, who, note) if at is not None else None
+            try:
+                found.append(IncidentRecord(from_plain(Incident, plainjson.load(body)), family, updated, ack))
+            except ValueError as error:
+                self._notice(f"incident {name} cannot be read: {error}")
+        return found
+
+    def _notice(self, text: str) -> None:
+        if text not in self.notices and len(self.notices) < MOST_NOTICES:
+            self.notices.append(text)
 
     def _error(self, error: sqlite3.Error) -> StoreError:
         name = getattr(error, "sqlite_errorname", "") or ""

@@ -7,13 +7,13 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Any
 
-import orjson
 import zstandard
 
 from firstfault.model import Change, Event
 from firstfault.store import queries
 from firstfault.store.codec import to_plain
 from firstfault.store.cover import Cover, covered
+from firstfault.store.plainjson import dump
 from firstfault.store.records import Ack, Feedback, Fix, Position
 
 QUIET_KINDS = frozenset({"updated"})  # too many and too small for an incident's history
@@ -28,7 +28,7 @@ class Transaction:
 
     def put_positions(self, positions: Iterable[Position], now: float) -> None:
         """Note how far streams have been taken in."""
-        rows = [(one.stream, one.source, one.offset, _json(dict(one.body)), now) for one in positions]
+        rows = [(one.stream, one.source, one.offset, dump(dict(one.body)), now) for one in positions]
         self._db.executemany("INSERT OR REPLACE INTO positions VALUES (?, ?, ?, ?, ?)", rows)
 
     def drop_positions(self, streams: Iterable[str]) -> None:
@@ -37,7 +37,7 @@ class Transaction:
 
     def put_snapshot(self, name: str, version: int, state: Any, now: float) -> None:
         """Save a state that JSON can hold."""
-        body = zstandard.compress(orjson.dumps(state, option=orjson.OPT_NON_STR_KEYS), 1)
+        body = zstandard.compress(dump(state).encode(), 1)
         checksum = hashlib.sha256(body).hexdigest()
         self._db.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?)", (name, version, now, checksum, body))
 
@@ -91,7 +91,7 @@ class Transaction:
 
     def update_fix(self, fix: Fix) -> None:
         """Note how the watch of a fix stands."""
-        row = (fix.state, fix.last_hit, _json(dict(fix.body)), fix.seq)
+        row = (fix.state, fix.last_hit, dump(dict(fix.body)), fix.seq)
         self._db.execute("UPDATE fixes SET state = ?, last_hit = ?, body = ? WHERE seq = ?", row)
 
     def drop_old(self, before: float, most: int) -> int:
@@ -118,21 +118,4 @@ class Transaction:
         )
 
     def _covered(self, noun: Any) -> str:
-        return _json(covered(to_plain(noun), self._cover))
-
-
-def _json(plain: Any) -> str:
-    try:
-        return orjson.dumps(plain, option=orjson.OPT_NON_STR_KEYS).decode()
-    except TypeError:  # a lone surrogate, as a file name may hold
-        return orjson.dumps(_mended(plain), option=orjson.OPT_NON_STR_KEYS).decode()
-
-
-def _mended(plain: Any) -> Any:
-    if isinstance(plain, str):
-        return plain.encode("utf-8", "replace").decode()
-    if isinstance(plain, dict):
-        return {_mended(key): _mended(value) for key, value in plain.items()}
-    if isinstance(plain, (list, tuple)):
-        return [_mended(item) for item in plain]
-    return plain
+        return dump(covered(to_plain(noun), self._cover))

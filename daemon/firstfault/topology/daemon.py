@@ -280,6 +280,7 @@ class Daemon:
         self._telemetry.queue_filled(self._handover.depth()[1], self.config.limits.queue_bytes)
         size = await asyncio.to_thread(self._store.size_bytes)
         self._telemetry.store_measured(size, self._keeper.waiting())
+        self._notices()
         before = self._loop.time()
         await asyncio.sleep(MEASURE_SECS)
         self._telemetry.loop_lagged(max(0.0, self._loop.time() - before - MEASURE_SECS))
