@@ -181,7 +181,8 @@ class Handover:
         self._items: deque[Delivery] = deque()
         self._bytes = 0
         self._closed = False
-        self._changed = threading.Condition()
+        lock = threading.Lock()
+        self._filled, self._emptied = threading.Condition(lock), threading.Condition(lock)
 
     def batch(self, batch: Batch, position: Position) -> None:
         """Queue a batch; wait while the queue is full."""
@@ -197,35 +198,36 @@ class Handover:
 
     def get(self, timeout: float | None = None) -> Delivery | None:
         """Return the next item in order; None after `timeout` seconds without one, or when closed and empty."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._items or self._closed, timeout)
+        with self._filled:
+            self._filled.wait_for(lambda: self._items or self._closed, timeout)
             if not self._items:
                 return None
             item = self._items.popleft()
             if isinstance(item, Read):
                 self._bytes -= len(item.batch.data)
-            self._changed.notify_all()
+            self._emptied.notify()
             return item
 
     def close(self) -> None:
         """Refuse further items; a waiting source is told to stop."""
-        with self._changed:
+        with self._filled:
             self._closed = True
-            self._changed.notify_all()
+            self._filled.notify_all()
+            self._emptied.notify_all()
 
     def depth(self) -> tuple[int, int]:
         """Return items and bytes that wait."""
-        with self._changed:
+        with self._filled:
             return len(self._items), self._bytes
 
     def _put(self, item: Delivery, size: int) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._fits(size))
+        with self._emptied:
+            self._emptied.wait_for(lambda: self._closed or self._fits(size))
             if self._closed:
                 raise StoppedError
             self._items.append(item)
             self._bytes += size
-            self._changed.notify_all()
+            self._filled.notify()
 
     def _fits(self, size: int) -> bool:
         """Let one batch into an empty queue whatever its size, or it would wait for ever."""

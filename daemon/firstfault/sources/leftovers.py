@@ -327,7 +327,8 @@ class Leftovers:
 def base_paths(path: str) -> list[str]:
     """Return the paths that a file may have been rotated away from, by its name."""
     folder, name = os.path.split(path)
-    return [os.path.join(folder, base) for base in rotated_bases(name)]
+    bases = rotated_bases(name)
+    return [os.path.join(folder, base) for base in bases] if bases else []
 
 
 def _copies(owner: Tail, fd: int, size: int) -> bool:

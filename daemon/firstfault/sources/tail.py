@@ -12,6 +12,7 @@ import os
 import re
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 from firstfault.sources.base import Position
 
@@ -133,13 +134,14 @@ def rotated_name(name: str, of: str) -> bool:
     return _ROTATED.fullmatch(name, len(stem), len(name) - len(extension)) is not None
 
 
-def rotated_bases(name: str) -> list[str]:
+@lru_cache(maxsize=65536)  # every scan asks for every file
+def rotated_bases(name: str) -> tuple[str, ...]:
     """Return the names that `name` may have been rotated away from, by its ending alone."""
     for suffix in PACKED_SUFFIXES:
         name = name.removesuffix(suffix)
     stem, extension = os.path.splitext(name)
-    plain = [name[:at] for at in _cuts(name)]
-    return plain + ([stem[:at] + extension for at in _cuts(stem)] if len(extension) > 1 else [])
+    inner = (stem[:at] + extension for at in _cuts(stem)) if len(extension) > 1 else ()
+    return (*(name[:at] for at in _cuts(name)), *inner)
 
 
 def _cuts(text: str) -> list[int]:
