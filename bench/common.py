@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -14,6 +15,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 OUT = HERE / "out"
 CACHE = OUT / "cache"
+ROWS = "FIRSTFAULT_BENCH_ROWS"  # file that `python -m bench` collects the rows of all measurements from
 
 if str(ROOT / "daemon") not in sys.path:  # also run from a checkout that is not installed
     sys.path.insert(0, str(ROOT / "daemon"))
@@ -59,5 +61,8 @@ def verdict(what: str, value: float, target: float, unit: str = "", at_most: boo
     """Print one measured value beside its target; tell whether it was met."""
     met = value <= target if at_most else value >= target
     bound = "at most" if at_most else "at least"
-    print(f"  {what:<58} {value:9.2f} {unit:<6} {bound} {target:g}  {'ok' if met else 'MISSED'}")
+    print(f"  {what:<58} {value:9.2f} {unit:<6} {bound} {target:g}  {'ok' if met else 'MISSED'}", flush=True)
+    if path := os.environ.get(ROWS):
+        with Path(path).open("a") as file:
+            file.write(json.dumps({"what": what, "value": value, "target": target, "unit": unit, "at_most": at_most}) + "\n")
     return met
