@@ -187,6 +187,7 @@ class Progress:
     steps: tuple[tuple[float, float | None], ...] = ()  # (step, at) of the last few, oldest first
     values: Mapping[str, float] = field(default_factory=dict)  # of the last step line: loss, grad_norm, ...
     offset: int = 0  # position in the stream that this summary speaks of
+    losses: tuple[float | None, ...] = ()  # of `steps`, where their lines print one
 
 
 Observation = Event | Fact | Progress

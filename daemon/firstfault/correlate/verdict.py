@@ -70,7 +70,7 @@ def decide(window: Window) -> Decision | None:
 
 def failed(window: Window, findings: list[Finding]) -> bool:
     """Tell whether the attempt came to harm, as opposed to noise in a job that went on or ended well."""
-    if _lasting_nan(window):
+    if _lasting_nan(window) or any(finding.name == "loss-jumped" for finding in findings):
         return True
     if _ended_well(window):
         return False
@@ -182,6 +182,10 @@ def _judge(window: Window, findings: list[Finding], scales: _Scales) -> tuple[Ve
     outside = _outside(window, findings, scales)
     if outside is not None:
         return outside
+    jumped = next((finding for finding in findings if finding.name == "loss-jumped" and not finding.suspects), None)
+    if jumped is not None and not scales.scores:
+        summary = f"The training itself went wrong on all ranks alike: {jumped.text}."
+        return Verdict("all_ranks", confidence=0.8, summary=summary), jumped.fingerprint or "loss-spike"
     alike = symmetry.find(window, findings)
     if alike is not None and (named := _alike(window, alike, scales)) is not None:
         return named

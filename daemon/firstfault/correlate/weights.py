@@ -73,6 +73,7 @@ WEIGHTS = MappingProxyType(
         "went-on": Weight(-3.0, "it made progress after this symptom"),
         # numbers
         "first-nan": Weight(3.8, "its own loss is NaN at a step where the others' is finite; reduction spreads it one step later"),
+        "loss-jumped": Weight(2.4, "one rank's own loss jumps while the others' keep to their spread"),
         # nobody
         "nobody": Weight(1.0, "the prior of a cause that these logs do not show"),
     }

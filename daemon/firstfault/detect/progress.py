@@ -12,8 +12,9 @@ from firstfault.model import NO_TIME, JobKey, Progress, Stamp, Stream, Who
 from firstfault.text.lines import ReadLine
 from firstfault.text.steps import read_step
 
-STEPS = 8  # of each speaker, newest first
+STEPS = 64  # of each speaker, newest first: enough to tell a jump of the loss from its usual spread
 MOST_SPEAKERS = 4096
+_ALONE = 100  # lines in a row of one speaker, after which nobody else is expected in the stream
 _STEPLESS = 64  # lines of one speaker without a step, after which no more of its older lines are asked for one
 
 
@@ -26,17 +27,23 @@ class _Seen:
     last: Stamp = NO_TIME
     lines: int = 0
     asked: int = 0  # lines asked for a step since the last one found
-    steps: list[tuple[float, Stamp]] = field(default_factory=list)
+    steps: list[tuple[float, Stamp, float | None]] = field(default_factory=list)  # number, when, loss
     values: Mapping[str, float] = field(default_factory=dict)
 
 
 def summarise(lines: Iterable[ReadLine], stream: Stream, job: JobKey, offset: int) -> list[Progress]:
     """Summarise lines, newest first, by speaker; `offset` is the place of the stream that the summary speaks of."""
     seen: dict[Any, _Seen] = {}
-    for whole in lines:
+    for number, whole in enumerate(lines):
         for line in reversed(whole.parts or (whole,)):
             _add(seen, line, job)
+        if number >= _ALONE and len(seen) == 1 and _complete(next(iter(seen.values()))):
+            break
     return [_progress(speaker, one, stream, offset) for speaker, one in reversed(seen.items())]
+
+
+def _complete(one: _Seen) -> bool:
+    return len(one.steps) >= STEPS or one.asked >= _STEPLESS
 
 
 def _add(seen: dict[Any, _Seen], line: ReadLine, job: JobKey) -> None:
@@ -51,7 +58,7 @@ def _add(seen: dict[Any, _Seen], line: ReadLine, job: JobKey) -> None:
         one.first = line.stamp
         if one.last.at is None:
             one.last = line.stamp
-    if len(one.steps) < STEPS and one.asked < _STEPLESS:
+    if not _complete(one):
         _add_step(one, line)
 
 
@@ -64,12 +71,13 @@ def _add_step(one: _Seen, line: ReadLine) -> None:
         one.values = dict(found.values)
     if found.step is not None and found.format != "progress":
         one.asked = 0
-        one.steps.append((found.step, line.stamp))
+        one.steps.append((found.step, line.stamp, found.values.get("loss")))
 
 
 def _progress(speaker: Any, one: _Seen, stream: Stream, offset: int) -> Progress:
     name = "-".join("" if part is None else str(part) for part in speaker) if speaker else "stream"
-    step, at = one.steps[0] if one.steps else (None, NO_TIME)
+    step, at, _ = one.steps[0] if one.steps else (None, NO_TIME, None)
+    oldest_first = one.steps[::-1]
     return Progress(
         id=f"{stream.id}@{offset}/progress/{name}",
         job=one.job,
@@ -81,7 +89,8 @@ def _progress(speaker: Any, one: _Seen, stream: Stream, offset: int) -> Progress
         last_line=evidence(one.last_line, stream),
         step=step,
         step_at=at,
-        steps=tuple((number, stamp.at) for number, stamp in reversed(one.steps)),
+        steps=tuple((number, stamp.at) for number, stamp, _ in oldest_first),
         values=one.values,
+        losses=tuple(loss for _, _, loss in oldest_first),
         offset=offset,
     )

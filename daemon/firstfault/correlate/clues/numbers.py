@@ -11,15 +11,57 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from firstfault.correlate.clues.base import Finding
+from firstfault.correlate.dossier import Dossier
 from firstfault.correlate.suspects import Suspect, labels
 from firstfault.correlate.window import Window, lines_of
 from firstfault.model import Fact
+from firstfault.rules.numbers import FEWEST, misbehaves
 
 NAN = "loss-nan"
 
 
+SPIKE = "loss-spike"
+_LASTING = 5  # steps that a jump must last: single batches jump and come back
+
+
 def findings(window: Window) -> Iterator[Finding]:
-    """Yield the ranks whose own loss was NaN or Inf before the others'."""
+    """Yield the ranks whose own numbers went bad before the others'."""
+    yield from _first_nan(window)
+    yield from _spikes(window)
+
+
+def _spikes(window: Window) -> Iterator[Finding]:
+    """A loss that jumped and stayed up: printed by one for all or alike on all it is the model's, on one of many it is that rank's."""
+    jumped = {suspect: place for suspect, dossier in window.processes.items() if (place := spike(dossier))}
+    printing = [suspect for suspect, dossier in window.processes.items() if len(series(dossier)) > _LASTING]
+    if jumped:
+        suspects = tuple(sorted(jumped)) if 2 * len(jumped) <= len(printing) and len(printing) > 2 else ()
+        first = min(jumped.values())
+        who = labels(suspects) if suspects else "the job"
+        told = [dossier.progress[-1] for dossier in (window.processes[one] for one in sorted(jumped)[:2])]
+        yield Finding(
+            "own-cause", "loss-jumped", suspects, f"the loss of {who} jumped at step {first:g} and stayed up", lines_of(*told), SPIKE
+        )
+
+
+def series(dossier: Dossier) -> list[tuple[float, float]]:
+    """Return the (step, loss) pairs that were read of a process, by step."""
+    pairs = {step: loss for one in dossier.progress for (step, _), loss in zip(one.steps, one.losses, strict=False) if loss is not None}
+    return sorted(pairs.items())
+
+
+def spike(dossier: Dossier) -> float | None:
+    """Return the first step of a jump that lasted; None where the loss kept to its usual spread."""
+    pairs = series(dossier)
+    values = [loss for _, loss in pairs]
+    for index in range(FEWEST, len(values) - _LASTING + 1):
+        before = values[max(0, index - 64) : index]
+        if all(misbehaves("spike", [*before, value]) for value in values[index : index + _LASTING]):
+            return pairs[index][0]
+    return None
+
+
+def _first_nan(window: Window) -> Iterator[Finding]:
     at: dict[float, dict[Suspect, Fact]] = defaultdict(dict)
     for fact in window.facts("numeric"):
         suspect, step = window.who(fact), fact.values.get("step")
