@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from firstfault.correlate.attempts import boundaries, cut
 from firstfault.model import Who
-
 from tests.correlate.build import JOB, at, event, fact, progress
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
+
 from firstfault.correlate.clocks import Clocks
 from firstfault.correlate.roster import Roster
 from firstfault.model import Who
-
 from tests.correlate.build import at, fact, progress
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+
 from firstfault.correlate.verdict import decide
 from firstfault.correlate.window import Window
 from firstfault.model import Who
 from firstfault.rules.load import load
-
 from tests.correlate.build import JOB, event, fact, progress
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+
 from firstfault.correlate.roster import Roster, node_key, pci_key
 from firstfault.correlate.suspects import of_local, of_node, of_pid, of_rank, ranges
 from firstfault.model import Who
-
 from tests.correlate.build import fact, progress
 
 
