@@ -214,11 +214,7 @@ def _alike(window: Window, alike: symmetry.Symmetry, scales: _Scales) -> tuple[V
     members = [scales.scores.get(suspect, 0.0) for suspect in alike.suspects]
     if outsiders and max(outsiders) > max(members):
         return None
-    fingerprint = (
-        alike.events[0].fingerprint
-        if alike.events
-        else next((f.fingerprint for f in scales.behind[alike.suspects[0]] if f.fingerprint), "silent-exit")
-    )
+    fingerprint = alike.events[0].fingerprint if alike.events else _shared_end(window, scales.behind[alike.suspects[0]])
     what = window.title(fingerprint)
     if alike.reach == "all":
         summary = f"All ranks failed alike with {what}: a cause they share, no single rank is to blame."
@@ -229,6 +225,12 @@ def _alike(window: Window, alike: symmetry.Symmetry, scales: _Scales) -> tuple[V
         summary = f"Node {shown} failed first with {what} on {labels(alike.suspects)}; the other nodes only followed."
         return Verdict("node", ranks=ranks, nodes=(shown,), confidence=0.9, summary=summary), fingerprint
     return _named(window, alike.suspects, 0.75, fingerprint), fingerprint
+
+
+def _shared_end(window: Window, findings: list[Finding]) -> str:
+    """Name what all ended of: a fault that somebody printed without saying who, else the way they ended."""
+    unowned = next((event.fingerprint for event in window.events if event.role == "initiating" and window.blames(event)), None)
+    return unowned or next((finding.fingerprint for finding in findings if finding.fingerprint), "silent-exit")
 
 
 def _strongest(window: Window, scales: _Scales, findings: list[Finding]) -> tuple[Verdict, str]:
