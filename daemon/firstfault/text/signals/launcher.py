@@ -66,7 +66,8 @@ def _error(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
 
 
 def _client(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
-    what = "retry" if (groups["how"] or "").startswith("retrying") else "failed"
+    """A store validates its clients: one that takes the connection and closes it without a byte is no store, or a dying one."""
+    what = "retry" if (groups["how"] or "").startswith("retrying") else "foreign" if groups["closed"] else "failed"
     yield Reading("rendezvous", values=given(what=what, endpoint=_endpoint(groups["host"], groups["port"])))
 
 
@@ -178,7 +179,8 @@ SIGNALS = (
     ),
     Signal(
         "rendezvous-client",
-        r"TCP client failed to connect(?:/validate)? to host (?P<host>\S+):(?P<port>\d+) - (?P<how>timed out|retrying)",
+        r"TCP client failed to connect(?:/validate)? to host (?P<host>\S+):(?P<port>\d+) - (?P<how>timed out|retrying)"
+        r"(?:[^:]*: (?P<closed>Failed to recv, got 0 bytes))?",
         _client,
     ),
     Signal(
