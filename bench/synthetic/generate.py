@@ -505,6 +505,77 @@ def _healthy_noisy(job: Job, at: float) -> None:
     _healthy(job, at)
 
 
+def _node_dead(job: Job, at: float) -> None:
+    """A machine loses power: its ranks and its agent just stop; the others lose them."""
+    if job.nodes < 2:
+        return _hang(job, at)
+    node = job.rng.randrange(job.nodes)
+    ranks = list(range(node * 8, node * 8 + 8))
+    others = _others(job, *ranks)
+    _connection_lost(job, at + 20, others, ranks[0])
+    _agents(job, at + 22, dict.fromkeys(others, 1), None)
+    job.truth = {
+        "verdicts": ["node", "rank"],
+        "ranks": ranks,
+        "nodes": [job.host(node)],
+        "not_ranks": others,
+        "accept_categories": ["hardware", "unknown", "scheduler", "network"],
+    }
+    return None
+
+
+def _early_exit(job: Job, at: float) -> None:
+    """One rank runs out of data and ends well; the others lose it."""
+    bad = _pick(job)
+    stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at + job.skew.get(job.node_of(bad), 0.0)))
+    job.say(bad, at, f"{stamp},700 - INFO - trainer - [rank {bad}] data iterator exhausted at step 19", "stdout")
+    victims = [rank for rank in _others(job, bad) if rank % 2 == 0] or _others(job, bad)
+    _connection_lost(job, at + 3, victims, bad)
+    _agents(job, at + 4, {rank: 1 if rank in victims else -15 for rank in _others(job, bad)}, None)
+    _blame(job, [bad], ["data", "code", "collective"])
+
+
+def _frozen(job: Job, at: float) -> None:
+    """One rank hangs in the kernel: it does not heed its agent's SIGTERM either."""
+    bad = _pick(job)
+    done = _time_out(job, at, _others(job, bad))
+    codes = dict.fromkeys(_others(job, bad), -6) | {bad: -15}
+    _agents(job, done, codes, None)
+    node = job.node_of(bad)
+    late = done + 38
+    text = f"Unable to shutdown process {job.pid(bad)} via 15, forcefully exiting via 9"
+    job.agent(node, late, shapes.agent_line("W", late + job.skew.get(node, 0.0), 900 + node, text))
+    _blame(job, [bad], ["unknown", "code", "collective", "hardware", "storage"])
+
+
+def _monitored_barrier(job: Job, at: float) -> None:
+    """Rank 0 collects and prints the absent; all others only say that rank 0 did not answer."""
+    bad = job.rng.randrange(1, job.world)
+    where = [(f"{shapes.SITE}/torch/distributed/distributed_c10d.py", 4321, "monitored_barrier", "group.monitored_barrier(timeout)")]
+    said = f"RuntimeError: Rank {bad} failed to pass monitoredBarrier in 600000 ms"
+    job.say(
+        0,
+        at + 600,
+        shapes.cpp("E", at + 600, "ProcessGroupGloo.cpp:3209", 0, job.generation)
+        + f"[Rank 0]: Rank {bad} failed to pass monitoredBarrier in 600000 ms",
+    )
+    job.say(0, at + 600, shapes.traceback(0, SCRIPT, where, said))
+    for rank in _others(job, 0, bad):
+        text = f"RuntimeError: Rank {rank} successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0. Please check rank 0 logs for faulty rank."
+        job.say(rank, at + 600.5, shapes.traceback(rank, SCRIPT, where, text))
+    _agents(job, at + 602, dict.fromkeys(_others(job, bad), 1) | {bad: -15}, None)
+    _blame(job, [bad], ["unknown", "code", "collective", "data", "configuration"])
+
+
+def _cancelled(job: Job, at: float) -> None:
+    """Somebody cancels the step: every task is terminated alike."""
+    day = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
+    job.agent(0, at, f"slurmstepd: error: *** STEP {41000 + job.seed}.0 ON {job.host(0)} CANCELLED AT {day} ***")
+    for node in range(job.nodes):
+        job.agent(node, at + 1 + node % 3, f"srun: error: {job.host(node)}: task {node}: Terminated")
+    job.truth = {"verdicts": ["external"], "accept_categories": ["scheduler"]}
+
+
 _FAULTS: dict[str, Callable[[Job, float], None]] = {
     "cuda-oom": _cuda_oom,
     "user-exception": _user_exception,
@@ -525,6 +596,11 @@ _FAULTS: dict[str, Callable[[Job, float], None]] = {
     "log-missing": _log_missing,
     "healthy": _healthy,
     "healthy-noisy": _healthy_noisy,
+    "node-dead": _node_dead,
+    "early-exit-clean": _early_exit,
+    "frozen": _frozen,
+    "monitored-barrier": _monitored_barrier,
+    "cancelled": _cancelled,
 }
 
 

@@ -38,4 +38,9 @@ FAULTS = (
     "log-missing",
     "healthy",
     "healthy-noisy",
+    "node-dead",
+    "early-exit-clean",
+    "frozen",
+    "monitored-barrier",
+    "cancelled",
 )
