@@ -186,3 +186,19 @@ def test_nothing_is_lost_or_repeated_under_a_race(make_rig, tmp_path, seed, patt
         rig.poll()
     assert heads(rig.lines()) == writer.expected()
     writer.close()
+
+
+def test_an_empty_file_cut_unnoticed_does_not_hide_its_copy_behind_a_crash(make_rig, tmp_path):
+    """A file of which nothing was read shows no cut; its copy is looked for before the next bytes are stored, not after a crash."""
+    rig = make_rig("a.log", scan_seconds=100.0, poll_seconds=0.1)
+    log = tmp_path / "a.log"
+    writer = Writer(log)
+    rig.poll()
+    writer.write(3)
+    rotate(log)
+    writer.write(10)
+    rig.poll(1.0)
+    rig.restart()
+    rig.poll()
+    assert heads(rig.lines()) == writer.expected()
+    writer.close()

@@ -79,6 +79,30 @@ def test_a_notice_wakes_the_source_long_before_its_next_poll(make_source, tmp_pa
     assert time.monotonic() - began < 20
 
 
+def test_a_file_that_fell_silent_is_watched_and_watched_again(make_rig, tmp_path):
+    """A silent file's next write is noticed, every time; busy files are not watched and cost no notices."""
+    rig = make_rig("*.log", poll_seconds=60.0, poll_max_seconds=60.0, scan_seconds=1000.0)
+    rig.hints = InotifyHints()
+    rig.restart()
+    log = tmp_path / "a.log"
+    log.write_bytes(b"one\n")
+    rig.poll()
+    for words in (b"two\n", b"three\n"):
+        rig.poll()
+        rig.hints.wait(0)
+        with open(log, "ab") as more:
+            more.write(words)
+        woken = rig.hints.wait(10)
+        assert woken.files == {(log.stat().st_dev, log.stat().st_ino)}
+        rig.follower.hint(woken)
+        rig.poll(0.01)
+        assert rig.bytes_of("a.log").endswith(words)
+        with open(log, "ab") as more:
+            more.write(b"busy\n")
+        assert rig.hints.wait(0).files == set()
+        rig.poll(0.3)
+
+
 def test_a_full_handover_makes_the_source_wait_and_loses_nothing(make_source, tmp_path):
     """Back pressure: no more than the queue's bytes are read ahead, and everything arrives in the end."""
     content = bytes(range(256)) * 4096

@@ -204,3 +204,27 @@ def test_nothing_is_lost_or_repeated_under_a_race(make_rig, tmp_path, seed):
     assert heads(rig.lines()) == sum((writer.expected() for writer in writers), start=type(rig.lines())())
     for writer in writers:
         writer.close()
+
+
+def test_generations_that_came_and_went_after_a_finished_one_are_read(make_rig, tmp_path):
+    """A log that had ended before the daemon stopped, and was written and rotated again meanwhile, is read in full."""
+    rig = make_rig("a.log")
+    log = tmp_path / "a.log"
+    writer = Writer(log)
+    writer.write(3)
+    rig.poll()
+    log.rename(tmp_path / "a.log.1")
+    rig.let_go()
+    assert sum(rig.taken.finals.values()) == 1
+    rig.follower.close()
+    for number in (2, 3):
+        writer.reopen()
+        writer.write(3)
+        log.rename(tmp_path / f"a.log.{number}")
+    writer.reopen()
+    writer.write(3)
+    rig.restart()
+    rig.poll()
+    rig.poll()
+    assert heads(rig.lines()) == writer.expected()
+    writer.close()
