@@ -22,7 +22,9 @@ NAMED_WITHIN_SECS, PATIENCE_SECS = 10.0, 60.0
 GENERATION = "2.5"
 GROUPS = ((0, "default_pg"), (1, "tp"), (2, "pp"), (3, "dp"), (4, "cp"))
 SCRIPT = "/workspace/train/pretrain.py"
-FRAME = "frame #{}: c10d::ProcessGroupNCCL::{} + 0x{:x} (0x7f31a2b3c740 in /opt/venv/lib/python3.11/site-packages/torch/lib/libtorch_cuda.so)"
+FRAME = (
+    "frame #{}: c10d::ProcessGroupNCCL::{} + 0x{:x} (0x7f31a2b3c740 in /opt/venv/lib/python3.11/site-packages/torch/lib/libtorch_cuda.so)"
+)
 
 
 @dataclass(frozen=True)
@@ -162,8 +164,12 @@ def is_right(answer: dict[str, Any], case: Case) -> bool:
 def tell(case: Case, outcome: Outcome, ranks: int, lines: int) -> bool:
     """Print one case's rows; tell whether all limits were kept."""
     said = outcome.incident.get("verdict", {})
-    print(f"{ranks} ranks x {lines} lines in {outcome.wrote_secs:.1f} s, {case.name} (rank {case.guilty}): {said.get('summary', 'no incident')}")
-    print(f"  all read {outcome.caught_up_secs:.1f} s after the last line; daemon used {outcome.cpu_secs:.1f} s CPU, peak {outcome.peak_mb:.0f} MB")
+    print(
+        f"{ranks} ranks x {lines} lines in {outcome.wrote_secs:.1f} s, {case.name} (rank {case.guilty}): {said.get('summary', 'no incident')}"
+    )
+    print(
+        f"  all read {outcome.caught_up_secs:.1f} s after the last line; daemon used {outcome.cpu_secs:.1f} s CPU, peak {outcome.peak_mb:.0f} MB"
+    )
     never = float("inf")
     met = [verdict(f"{case.name}: right rank named after", _or(outcome.named_secs, never), NAMED_WITHIN_SECS, "s", at_most=True)]
     if case.speaks:  # without a fault of its own an incident settles after the quiet time that is configured, 15 s

@@ -31,7 +31,12 @@ def environment(home: Path, caches: Path) -> dict[str, str]:
     """Return the environment of an ordinary installation: bytecode is kept, state and caches lie where we can remove them."""
     left_out = ("PYTHONDONTWRITEBYTECODE", "STATE_DIRECTORY")
     kept = {name: value for name, value in os.environ.items() if name not in left_out and not name.startswith("FIRSTFAULT_")}
-    places = {"HOME": home, "XDG_STATE_HOME": home / "state", "XDG_CACHE_HOME": caches / "cache", "PYTHONPYCACHEPREFIX": caches / "bytecode"}
+    places = {
+        "HOME": home,
+        "XDG_STATE_HOME": home / "state",
+        "XDG_CACHE_HOME": caches / "cache",
+        "PYTHONPYCACHEPREFIX": caches / "bytecode",
+    }
     return kept | {name: str(place) for name, place in places.items()} | {"PYTHONPATH": str(ROOT / "daemon")}
 
 

@@ -440,7 +440,7 @@ def _restart_noise(job: Job, at: float) -> None:
 
 def _two_independent(job: Job, at: float) -> None:
     """One rank runs out of memory in the first attempt; the restart then trips over a bad record on another."""
-    first, second = _pick(job), _pick(job)
+    first, second = job.rng.sample(range(job.world), 2)
     job.say(first, at + 0.2, shapes.cuda_oom(first, SCRIPT, first % 8))
     _follow_exit(job, at, first, 1)
     job.restarted.append(at + 60)
@@ -615,7 +615,8 @@ def write(job: Job, folder: Path) -> None:
         if node not in job.hidden:
             for at, text in lines:
                 attempt = sum(1 for moment in job.restarted if at - job.skew.get(node, 0.0) >= moment)
-                streams[_path(job, folder, stream, number, node, attempt)].append((at, _dress(job, stream, number, at, text)))
+                written = at - job.skew.get(node, 0.0)  # one console of all nodes has the order of writing, whatever the clocks say
+                streams[_path(job, folder, stream, number, node, attempt)].append((written, _dress(job, stream, number, at, text)))
     for path, lines in streams.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         lines.sort(key=lambda pair: pair[0])

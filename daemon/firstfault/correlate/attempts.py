@@ -8,10 +8,12 @@ and every other slot's next start belongs to it.
 from __future__ import annotations
 
 import bisect
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from firstfault.correlate.clocks import Clocks
 from firstfault.correlate.roster import Roster
 from firstfault.model import Event, Fact, Observation, Progress
 
@@ -64,36 +66,114 @@ def _run_of(one: Observation, homes: dict[str | None, Counter[str]], last: str) 
 
 def _cut(run: str, observations: Sequence[Observation]) -> list[Slice]:
     hints = {one.job.attempt for one in observations if one.job.attempt is not None}
-    bounds = boundaries(observations)
+    line = _Timeline(observations)
+    bounds = line.boundaries()
+    base = min(hints, default=0) if len(hints) == 1 else 0
     if not bounds:
-        return (
-            _by_hint(observations)
-            if len(hints) > 1 and not _timed(observations)
-            else [Slice(run, min(hints, default=0) if len(hints) == 1 else 0, tuple(observations))]
-        )
-    spans = _folder_spans(observations)
-    carried = _carried(observations)
+        untimed = len(hints) > 1 and not _timed(observations)
+        return _by_hint(run, observations) if untimed else [Slice(run, base, tuple(observations))]
+    spans, carried = line.folder_spans(), line.carried()
     parts: dict[int, list[Observation]] = defaultdict(list)
     for one in observations:
         at = spans.get(_folder(one), carried.get(one.id))
         parts[bisect.bisect_right(bounds, at) if at is not None else 0].append(one)
-    base = min(hints, default=0) if len(hints) == 1 else 0
     return [Slice(run, base + number, tuple(parts[number])) for number in sorted(parts)]
 
 
 def boundaries(observations: Iterable[Observation]) -> list[float]:
-    """Return the times at which a new attempt began (not counting the first), seconds by the machines' clocks."""
-    seen = list(observations)
-    starts = sorted(_starts(seen), key=lambda start: (start.at, start.slot, start.incarnation))
-    ends = sorted(one.time.at for one in seen if isinstance(one, Fact) and one.name in _ENDS and one.time.at is not None)
-    begun: dict[tuple, _Start] = {}
-    bounds: list[float] = []
-    for start in starts:
-        if start.slot in begun and _again(begun[start.slot], start, ends):
-            bounds.append(start.at)
-            begun = {}
-        begun[start.slot] = start
-    return bounds
+    """Return the times at which a new attempt began (not counting the first), seconds on the common scale of the nodes' clocks."""
+    return _Timeline(list(observations)).boundaries()
+
+
+class _Timeline:
+    """The times of one run's observations, on one scale as far as the nodes' clocks could be compared."""
+
+    def __init__(self, observations: Sequence[Observation]) -> None:
+        self.observations = observations
+        self.roster = Roster.build(observations)
+        self.clocks = Clocks.build(observations, self.roster)
+
+    def first(self, one: Observation) -> float | None:
+        """Return when what an observation speaks of began."""
+        return self._put(one, one.first.at if isinstance(one, Progress) else one.time.at)
+
+    def last(self, one: Observation) -> float | None:
+        return self._put(one, one.last.at if isinstance(one, Progress) else one.time.at)
+
+    def _put(self, one: Observation, at: float | None) -> float | None:
+        if at is None:
+            return None
+        offset = self.clocks.offset(self._node(one))
+        return at if math.isinf(offset.error) else at - offset.seconds
+
+    def _node(self, one: Observation) -> str | None:
+        if one.who.node:
+            return self.roster.node(one.who.node)
+        return self.roster.home(one.stream) or (self.roster.node_of(one.who.rank) if one.who.rank is not None else None)
+
+    def boundaries(self) -> list[float]:
+        starts = sorted(self._starts(), key=lambda start: (start.at, start.slot, start.incarnation))
+        ended = [one for one in self.observations if isinstance(one, Fact) and one.name in _ENDS]
+        ends = sorted(at for at in map(self.last, ended) if at is not None)
+        begun: dict[tuple, _Start] = {}
+        bounds: list[float] = []
+        for start in starts:
+            if start.slot in begun and _again(begun[start.slot], start, ends):
+                bounds.append(start.at)
+                begun = {}
+            begun[start.slot] = start
+        return bounds
+
+    def _starts(self) -> Iterable[_Start]:
+        for one in self.observations:
+            at = self.first(one)
+            if isinstance(one, Fact) and one.name == "start" and at is not None:
+                slot = self._slot(one)
+                if slot is not None:
+                    yield _Start(at, slot, ("pid", one.who.pid) if one.who.pid is not None else ("stream", one.stream))
+        yield from self._file_starts()
+
+    def _file_starts(self) -> Iterable[_Start]:
+        """Per-rank files of torchrun: each `attempt_N` folder is one incarnation of its slot; it starts at its first stamp."""
+        first: dict[tuple, float] = {}
+        for one in self.observations:
+            at, slot = self.first(one), self._slot(one)
+            if one.job.attempt is not None and at is not None and slot is not None and not one.who.agent:
+                key = (slot, one.job.attempt)
+                first[key] = min(at, first.get(key, at))
+        several = defaultdict(set)
+        for slot, attempt in first:
+            several[slot].add(attempt)
+        for (slot, attempt), at in first.items():
+            if len(several[slot]) > 1:
+                yield _Start(at, ("file", *slot), ("attempt", attempt))
+
+    def _slot(self, one: Observation) -> tuple | None:
+        if one.who.local_rank is not None:
+            return "local", self.roster.node(one.who.node) if one.who.node else self.roster.home(one.stream), one.who.local_rank
+        return ("rank", one.who.rank) if one.who.rank is not None else None
+
+    def folder_spans(self) -> dict[tuple | None, float]:
+        """Return the first stamp of every launch's folder: stderr often has none of its own, stdout beside it has."""
+        first: dict[tuple | None, float] = {}
+        for one in self.observations:
+            at, folder = self.first(one), _folder(one)
+            if at is not None and folder is not None:
+                first[folder] = min(at, first.get(folder, at))
+        return first
+
+    def carried(self) -> dict[str, float]:
+        """Return a time for every observation: its own, else that of the last stamped one before it in its stream."""
+        times: dict[str, float] = {}
+        stream, at = "", None
+        for one in sorted(self.observations, key=lambda one: (one.stream, one.offset, one.id)):
+            if one.stream != stream:
+                stream, at = one.stream, None
+            own = self.last(one)
+            at = own if own is not None else at
+            if at is not None:
+                times[one.id] = at
+        return times
 
 
 def _again(before: _Start, start: _Start, ends: list[float]) -> bool:
@@ -104,75 +184,11 @@ def _again(before: _Start, start: _Start, ends: list[float]) -> bool:
     return first < len(ends) and ends[first] < start.at
 
 
-def _starts(observations: list[Observation]) -> Iterable[_Start]:
-    roster = Roster.build(observations)
-    for one in observations:
-        if isinstance(one, Fact) and one.name == "start" and one.time.at is not None:
-            slot = _slot(one, roster)
-            if slot is not None:
-                yield _Start(one.time.at, slot, ("pid", one.who.pid) if one.who.pid is not None else ("stream", one.stream))
-    yield from _file_starts(observations, roster)
-
-
-def _file_starts(observations: list[Observation], roster: Roster) -> Iterable[_Start]:
-    """Per-rank files of torchrun: each `attempt_N` folder is one incarnation of its slot; it starts at its first stamp."""
-    first: dict[tuple, float] = {}
-    for one in observations:
-        at = _first(one)
-        if one.job.attempt is None or at is None or one.who.agent:
-            continue
-        slot = _slot(one, roster)
-        if slot is not None:
-            key = (slot, one.job.attempt)
-            first[key] = min(at, first.get(key, at))
-    several = defaultdict(set)
-    for slot, attempt in first:
-        several[slot].add(attempt)
-    for (slot, attempt), at in first.items():
-        if len(several[slot]) > 1:
-            yield _Start(at, ("file", *slot), ("attempt", attempt))
-
-
-def _slot(one: Observation, roster: Roster) -> tuple | None:
-    node = roster.node(one.who.node) if one.who.node else roster.home(one.stream)
-    if one.who.local_rank is not None:
-        return "local", node, one.who.local_rank
-    return ("rank", one.who.rank) if one.who.rank is not None else None
-
-
 def _folder(one: Observation) -> tuple | None:
     """Return the folder of one launch of one slot, if the stream belongs to one: all its files are of one attempt."""
     if one.job.attempt is None or one.who.agent or (one.who.local_rank is None and one.who.rank is None):
         return None
     return one.who.node, one.who.local_rank if one.who.local_rank is not None else -1, one.job.attempt
-
-
-def _folder_spans(observations: Iterable[Observation]) -> dict[tuple | None, float]:
-    """Return the first stamp of every such folder: stderr often has none of its own, stdout beside it has."""
-    first: dict[tuple | None, float] = {}
-    for one in observations:
-        at, folder = _first(one), _folder(one)
-        if at is not None and folder is not None:
-            first[folder] = min(at, first.get(folder, at))
-    return first
-
-
-def _carried(observations: Sequence[Observation]) -> dict[str, float]:
-    """Return a time for every observation: its own, else that of the last stamped one before it in its stream."""
-    times: dict[str, float] = {}
-    stream, at = "", None
-    for one in sorted(observations, key=lambda one: (one.stream, one.offset, one.id)):
-        if one.stream != stream:
-            stream, at = one.stream, None
-        own = one.last.at if isinstance(one, Progress) else one.time.at
-        at = own if own is not None else at
-        if at is not None:
-            times[one.id] = at
-    return times
-
-
-def _first(one: Observation) -> float | None:
-    return one.first.at if isinstance(one, Progress) else one.time.at
 
 
 def _timed(observations: Iterable[Observation]) -> bool:

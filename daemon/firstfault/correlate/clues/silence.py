@@ -13,17 +13,19 @@ from firstfault.correlate.clues import peers
 from firstfault.correlate.clues.base import Finding
 from firstfault.correlate.clues.exits import CRASH_SIGNALS, signal_of
 from firstfault.correlate.dossier import Dossier
-from firstfault.correlate.suspects import Suspect, label, labels, of_rank
+from firstfault.correlate.suspects import Suspect, label, labels, of_node, of_rank
 from firstfault.correlate.window import Window, lines_of
 
 SILENT = "rank-silent"
 EARLY = "rank-finished-early"
 LATE = "rank-late-start"
+NODE = "node-failure"
 
 
 def findings(window: Window) -> Iterator[Finding]:
     """Yield silent, frozen, early-finished and late ranks."""
     yield from _silent(window)
+    yield from _silent_node(window)
     yield from _frozen(window)
     yield from _finished_early(window)
     yield from _late(window)
@@ -67,6 +69,37 @@ def _silent(window: Window) -> Iterator[Finding]:
         yield Finding(
             "silence", "silent-unheard", suspects, f"all others that must exist wait; {labels(suspects)} is never heard", (), SILENT
         )
+
+
+def _silent_node(window: Window) -> Iterator[Finding]:
+    """All ranks of one machine, heard before, just stop, and so does its launcher, while everybody elsewhere complains.
+
+    A machine without power or network says nothing at all; a launcher that lives reports what it saw end.
+    """
+    homes = {of_rank(rank): node for rank in window.ranks_known if (node := window.roster.node_of(rank))}
+    mute = {node for node in set(homes.values()) if all(_stopped(window, one) for one, home in homes.items() if home == node)}
+    others = [one for one, home in homes.items() if home not in mute]
+    complaining = [one for one in others if window.dossiers[one].waited or window.dossiers[one].exits]
+    if len(mute) == 1 and len(others) >= 2 and len(complaining) == len(others) and any(window.dossiers[one].waited for one in others):
+        node = of_node(next(iter(mute)))
+        ranks = [one for one, home in homes.items() if home == node.node]
+        last = [max(window.dossiers[one].progress, key=lambda p: p.offset) for one in ranks[:2] if window.dossiers[one].progress]
+        yield Finding(
+            "silence",
+            "silent-node",
+            (node,),
+            f"{label(node)} falls silent with all its ranks; everybody elsewhere lost them",
+            lines_of(*last),
+            NODE,
+        )
+
+
+def _stopped(window: Window, suspect: Suspect) -> bool:
+    """Tell whether a rank was heard and then left no word and no record of an end."""
+    dossier = window.dossiers.get(suspect)
+    if dossier is None or not dossier.spoke:
+        return False
+    return not (dossier.waited or dossier.events or dossier.finishes or dossier.exits or dossier.closings)
 
 
 def timed_out(window: Window) -> bool:
