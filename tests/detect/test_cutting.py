@@ -25,7 +25,7 @@ def said(observations: list[Observation]) -> list[str]:
 def assert_same(found: list[Observation], wanted: list[Observation]) -> None:
     texts, expected = said(found), said(wanted)
     for index, (one, other) in enumerate(zip(texts, expected, strict=False)):
-        assert one == other, f"observation {index}"
+        assert one == other, f"observation {index}:\n{one[:3000]}\n{other[:3000]}"
     assert len(texts) == len(expected)
 
 

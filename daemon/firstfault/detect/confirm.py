@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from firstfault.detect.plan import Program, Sought, Use
+from firstfault.detect.plan import Sought, Use
+from firstfault.model import NOTHING
 from firstfault.rules.catalogue import Symptom
 from firstfault.rules.matching import MAX_CAPTURE, typed_capture
 from firstfault.text.lines import ReadLine
@@ -47,21 +47,13 @@ def encoded(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def groups_of(program: Program, match: Any) -> dict[str, str | None]:
-    """Return the named groups of a match on encoded text."""
-    found = ((name, match.group(name)) for name in program.names)
-    return {name: value if value is None else value.decode("utf-8", "replace") for name, value in found}
-
-
 def _shown(sought: Sought, line: ReadLine, message: bytes, hit: set[str]) -> Shown | None:
     for program in sought.any:
-        if program.pattern not in hit:
-            continue
-        match = program.search(message)
-        if match is not None:
-            if any(other.search(message) is not None for other in sought.forbidden):
+        if program.pattern in hit and (spans := program.find(message)) is not None:
+            if sought.forbidden is not None and sought.forbidden.find(message) is not None:
                 return None
-            return Shown(sought, _captures(sought.symptom, groups_of(program, match)) if program.names else {}, line, match.start())
+            captures = _captures(sought.symptom, program.groups(message, spans)) if program.names else NOTHING
+            return Shown(sought, captures, line, spans[0][0])
     return None
 
 
@@ -80,4 +72,4 @@ def holds_all(shown: Shown, messages: Iterable[str]) -> bool:
     if not wanted:
         return True
     texts = [encoded(message) for message in messages]
-    return all(any(program.search(text) is not None for text in texts) for program in wanted)
+    return all(any(program.find(text) is not None for text in texts) for program in wanted)

@@ -20,6 +20,7 @@ from firstfault.model import Observation, Progress, Stream
 from firstfault.rules.catalogue import RuleSet
 
 _GLANCE = 4096  # bytes of the end that a running stream's progress is read from
+_LAST_LOOK = 16 * 1024
 _SHOWN = 1024  # observations reported before their line or statement was complete
 _PLANS = 4  # of the rule sets used last
 _VERSION = 1
@@ -118,12 +119,15 @@ class Detector:
     def progress(self, whole: bool = False) -> list[Progress]:
         """Say what each speaker was last seen doing.
 
-        A running stream is glanced at, over its last 4 KiB; with `whole`, and after `close`, all that is kept is read.
+        A running stream is glanced at, over its last 4 KiB, and one that is closed over its last 16 KiB; with `whole`, or when it is
+        closed and showed a fault, all that is kept is read.
         """
         reader = self._reader
         if reader is None:
             return []
-        return reader.progress(self.settings.look_back_bytes if whole or reader.ended else _GLANCE)
+        if whole or (reader.ended and reader.engine.faulty):
+            return reader.progress(self.settings.look_back_bytes)
+        return reader.progress(_LAST_LOOK if reader.ended else _GLANCE)
 
     def counters(self) -> Counters:
         """Return how much was read so far."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from firstfault.detect.blocks import Block, Blocks
 from firstfault.detect.conditions import SEEN
-from firstfault.detect.confirm import Shown, encoded, groups_of, holds_all, symptoms_of
+from firstfault.detect.confirm import Shown, encoded, holds_all, symptoms_of
 from firstfault.detect.evidence import evidence, selected
 from firstfault.detect.folding import FRESH, Folds, Repeats
 from firstfault.detect.history import History, NearTimes
@@ -17,16 +16,18 @@ from firstfault.detect.plan import Plan, Use
 from firstfault.detect.progress import summarise
 from firstfault.detect.regions import Raw
 from firstfault.detect.statements import Found, belongs, found_in, innermost
-from firstfault.model import NO_TIME, Event, Fact, JobKey, Observation, Stamp, Stream, Who
+from firstfault.model import NO_TIME, Event, Fact, JobKey, Line, Observation, Stamp, Statement, Stream, Who
 from firstfault.text.lines import MAX_TEXT, LineReader, ReadLine
 from firstfault.text.signals import Reading, subject
 from firstfault.text.traceback import Closed, StatementReader
 
 ARRIVAL_PRECISION = 2.0  # seconds: a source looks at its files about that often
 _FAULTS = ("initiating", "either", "collateral")
-_FIRST_LOOK = 64 * 1024  # bytes after a look back until the next; each further one of a spell waits four times as long
+_FIRST_WAIT = 256 * 1024  # bytes after the first look back of a spell until the next; each further one waits four times as long
+_LATER_LOOK = 8 * 1024  # bytes that these look back
 _LOOKS_APART = 16 << 20  # bytes without a fault after which a new spell begins
 _BEFORE_LINES, _BEFORE_BYTES = 8, 4096  # before a statement: what its opener may depend on
+_Place = tuple[int, JobKey | None, Who, Stamp]  # offset, job if the line says another, speaker, time
 _WINDOWS = 16  # places of one very long line that are looked at
 
 
@@ -54,6 +55,11 @@ class Engine:
         return self.reader.identity.job
 
     @property
+    def faulty(self) -> bool:
+        """Tell whether the stream showed any fault."""
+        return self._look_from >= 0
+
+    @property
     def dirty(self) -> bool:
         """Tell whether the end of the stream would bring something to light that was not reported yet."""
         return self.section is not None or self._folds.dirty
@@ -68,6 +74,9 @@ class Engine:
     def take(self, raw: Raw, uses: Sequence[Use], marks: Sequence[int]) -> None:
         """Read one line for what its hits may be; `marks` are their places in it."""
         self._ids = set()
+        if not uses and self._statements is None and not self._blocks and not self._nearby.expects(raw.data):
+            self._settle_section(raw.offset)
+            return
         if len(raw.data) <= MAX_TEXT:
             self._take(self.reader.read(raw.data, raw.offset, raw.number, raw.record), uses)
             return
@@ -85,6 +94,9 @@ class Engine:
             if self._blocks:
                 for block in self._blocks.offer(part):
                     self._read_block(block)
+            if self._nearby:
+                for event in self._nearby.offer(part):
+                    self._emit(event)
             if uses:
                 shown += self._read_part(part, uses)
                 self._begin_blocks(part, uses)
@@ -96,7 +108,7 @@ class Engine:
         self._settle_section(line.offset)
 
     def _settle_section(self, offset: int) -> None:
-        if self._statements is None and not self._blocks:
+        if self._statements is None and not self._blocks and not self._nearby:
             self.section = None
         elif self.section is None:
             self.section = offset
@@ -110,40 +122,35 @@ class Engine:
     def _facts(self, line: ReadLine, uses: Sequence[Use]) -> None:
         text: bytes | None = None
         for use in uses:
-            if not (use.signals or use.near or use.absent):
+            if not (use.signals or use.absent):
                 continue
             if text is None:
                 text = encoded(line.message if line.fields else line.text)
-            match = use.program.search(text)
-            if match is None:
+            spans = use.program.find(text)
+            if spans is None:
                 continue
+            groups = use.program.groups(text, spans)
             for signal in use.signals:
-                self._read_signal(signal.name, signal.repeat, line, lambda s=signal, m=match, u=use: s.read(groups_of(u.program, m), line))
-            if use.near:
-                for event in self._nearby.saw(use.program.pattern, line.who, line.offset, line.number):
-                    self._emit(event)
+                for reading in self._guarded(signal.read, groups, line):
+                    self._fact(reading, signal.repeat, line, signal.name)
             if use.absent:
                 self._fact(Reading(SEEN, values={"pattern": use.program.pattern}), "every", line, SEEN)
 
-    def _read_signal(self, name: str, repeat: str, line: ReadLine, read: Any) -> None:
-        for reading in self._guarded(read):
-            self._fact(reading, repeat, line, name)
-
-    def _guarded(self, read: Any) -> list[Reading]:
+    def _guarded(self, read: Callable[..., Iterable[Reading]], *given: Any) -> list[Reading]:
         """A reader that stumbles over a hostile line must not stop the stream: the line is counted and left."""
         try:
-            return list(read())
+            return list(read(*given))
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             self.faults_of_readers += 1
             return []
 
     def _begin_blocks(self, line: ReadLine, uses: Sequence[Use]) -> None:
         for use in uses:
-            if use.blocks and use.program.search(encoded(line.message if line.fields else line.text)) is not None:
+            if use.blocks and use.program.find(encoded(line.message if line.fields else line.text)) is not None:
                 self._blocks.begin(use.blocks, line)
 
     def _read_block(self, block: Block) -> None:
-        for number, reading in enumerate(self._guarded(lambda: block.signal.read(block.lines))):
+        for number, reading in enumerate(self._guarded(block.signal.read, block.lines)):
             line = block.lines[min(reading.line_index, len(block.lines) - 1)]
             self._fact(reading, block.signal.repeat, line, f"{block.signal.name}.{number}")
 
@@ -186,8 +193,8 @@ class Engine:
             rule = symptom.numeric
             if rule is not None and rule.kind == fact.values.get("what") and rule.name == fact.values.get("name"):
                 captures = {name: fact.values[name] for name in ("name", "step") if fact.values.get(name) is not None}
-                event = self._event(Found(symptom.fingerprint, symptom.id, symptom.role), line.offset, line.job, fact.who, fact.time)
-                self._emit(replace(event, captures=captures, lines=(evidence(line, self.stream),)))
+                found = Found(symptom.fingerprint, symptom.id, symptom.role)
+                self._emit(self._event(found, (line.offset, line.job, fact.who, fact.time), captures, (evidence(line, self.stream),)))
 
     # symptoms
 
@@ -197,23 +204,29 @@ class Engine:
             line = one.line
             if holds_all(one, (line.message,)):
                 found = Found(one.symptom.fingerprint, one.symptom.id, one.symptom.role, one)
-                event = self._event(found, line.offset, line.job, line.who, self.when(line))
-                self._judge(one, replace(event, captures=one.captures, lines=(evidence(line, self.stream, one.at),)))
+                place = (line.offset, line.job, line.who, self.when(line))
+                self._judge(one, self._event(found, place, one.captures, (evidence(line, self.stream, one.at),)))
 
-    def _event(self, found: Found, offset: int, job: JobKey | None, who: Who, time: Stamp) -> Event:
-        name = f"{self.stream.id}@{offset}/{found.fingerprint}/{found.symptom}"
-        return Event(name, found.fingerprint, found.symptom, found.role, job or self.job, who, time, self.stream.id, offset)
+    def _event(
+        self, found: Found, place: _Place, captures: Mapping[str, Any], lines: tuple[Line, ...], statement: Statement | None = None
+    ) -> Event:
+        offset, job, who, time = place
+        stream = self.stream.id
+        name = f"{stream}@{offset}/{found.fingerprint}/{found.symptom}"
+        return Event(
+            name, found.fingerprint, found.symptom, found.role, job or self.job, who, time, stream, offset, captures, lines, statement
+        )
 
     def _judge(self, shown: Shown, event: Event) -> None:
-        near = shown.symptom.near
-        if near is None or self._nearby.ask(event, near, shown.line.who, shown.line.number):
+        near, rule = shown.sought.near, shown.symptom.near
+        if near is None or rule is None or self._nearby.ask(event, near, shown.line, rule.within_lines):
             self._emit(event)
 
     def _emit(self, event: Event) -> None:
         if event.id in self._ids:  # the same symptom twice on one line
             return
         self._ids.add(event.id)
-        reported = list(self._folds.add(event))
+        reported = self._folds.add(event)
         self.out.extend(reported)
         if reported and event.role in _FAULTS:
             self._look_back(event.offset)
@@ -225,9 +238,9 @@ class Engine:
         self._last_fault = max(offset, self._last_fault)
         if self._look_from >= 0 and offset - self._look_from < self._look_wait:
             return
-        self._look_from, self._look_wait = offset, max(_FIRST_LOOK, 4 * self._look_wait)
-        lines = self._history.lines(offset, offset - self._distance)
-        self.out.extend(summarise(lines, self.stream, self.job, offset))
+        distance = self._distance if not self._look_wait else min(_LATER_LOOK, self._distance)
+        self._look_from, self._look_wait = offset, max(_FIRST_WAIT, 4 * self._look_wait)
+        self.out.extend(summarise(self._history.lines(offset, offset - distance), self.stream, self.job, offset))
 
     # statements
 
@@ -276,8 +289,7 @@ class Engine:
         offset = first.offset if shown is None or not index else max(first.offset, shown.line.offset)
         captures = shown.captures if shown else {"exception": closed.statement.exception, "where": innermost(closed.statement)}
         lines = selected(closed.lines, self.stream, shown.line if shown else None)
-        event = self._event(found, offset, first.job, closed.who, time)
-        event = replace(event, captures=captures, lines=lines, statement=closed.statement)
+        event = self._event(found, (offset, first.job, closed.who, time), captures, lines, closed.statement)
         if shown is None:
             self._emit(event)
         else:
@@ -300,6 +312,7 @@ class Engine:
             for closed in self._statements.close():
                 self._close_statement(closed)
             self._end_statements()
+        self._nearby.close()
         self.section = None
 
     def close(self) -> None:
@@ -324,7 +337,6 @@ class Engine:
         return {
             "folds": self._folds.state(),
             "repeats": self._repeats.state(),
-            "nearby": self._nearby.state(),
             "times": self._times.state(),
             "opened": self._opened,
             "look": [self._look_from, self._look_wait, self._last_fault],
@@ -336,7 +348,6 @@ class Engine:
         """Take up `state` after the open section was read again."""
         self._folds.load(state["folds"])
         self._repeats.load(state["repeats"])
-        self._nearby.load(state["nearby"])
         self._times.load(state["times"])
         self._opened = dict(state["opened"])
         self._look_from, self._look_wait, self._last_fault = state["look"]

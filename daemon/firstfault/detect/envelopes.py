@@ -6,7 +6,7 @@ from firstfault.detect.history import lines_of_records
 from firstfault.detect.regions import Raw
 from firstfault.text.unwrap import Unwrapper, sniff
 
-PLAIN_RUN = 256  # lines in a row without an envelope, after which the stream is read as plain again
+PLAIN_RUN = 64  # lines in a row without an envelope, after which the stream is read as plain again
 _PROBE = 4096  # bytes of a line that tell whether it is a record at all
 
 
@@ -19,10 +19,15 @@ class Envelopes:
     """Unwraps whole physical lines; which line ends the stretch depends on the lines alone."""
 
     def __init__(self, offset: int, number: int) -> None:
+        self.begun = offset
         self._unwrapper = Unwrapper(number - 1)
         self.run = 0  # lines in a row that were plain
         self.since = offset  # where reading must begin again to come to the same state
-        self.over = False
+
+    @property
+    def plain(self) -> bool:
+        """Tell whether the stretch may end here."""
+        return self.run >= PLAIN_RUN
 
     @property
     def number(self) -> int:
@@ -40,9 +45,6 @@ class Envelopes:
         for record in records:
             enveloped = record.time is not None or record.labels or record.channel
             self.run = 0 if enveloped else self.run + 1
-        if self.run >= PLAIN_RUN:
-            records += self._unwrapper.close()
-            self.over = True
         self.since = self._oldest(offset + end - at)
         return list(lines_of_records(records)), end
 

@@ -44,21 +44,18 @@ class Folds:
     def __init__(self) -> None:
         self._folds: dict[Hashable, _Fold] = {}
 
-    def add(self, event: Event) -> Iterator[Event]:
-        """Yield what has to be reported now that `event` was seen."""
+    def add(self, event: Event) -> list[Event]:
+        """Return what has to be reported now that `event` was seen."""
         key = (event.fingerprint, event.symptom, speaker_of(event.who), event.who.pid, _plain(event.captures))
         fold = self._folds.pop(key, None)
-        if fold is not None and _apart(fold, event):
-            yield from _final(fold)
-            fold = None
-        if fold is None:
-            self._folds[key] = _Fold(1, event, event.time, event.offset)
-            yield event
-            if len(self._folds) > MOST:
-                yield from _final(self._folds.pop(next(iter(self._folds))))
-            return
-        self._folds[key] = fold  # newest last
-        yield from _count(fold, event)
+        if fold is not None and not _apart(fold, event):
+            self._folds[key] = fold  # newest last
+            return _count(fold, event)
+        self._folds[key] = _Fold(1, event, event.time, event.offset)
+        found = [*_final(fold), event] if fold is not None else [event]
+        if len(self._folds) > MOST:
+            found += _final(self._folds.pop(next(iter(self._folds))))
+        return found
 
     def flush(self) -> Iterator[Event]:
         """Yield the counts that were not reported yet."""
@@ -82,23 +79,20 @@ class Folds:
         self._folds = {_hashable(key): _Fold(*rest) for key, *rest in state}
 
 
-def _count(fold: _Fold, event: Event) -> Iterator[Event]:
+def _count(fold: _Fold, event: Event) -> list[Event]:
     fold.seen += 1
     fold.offset, fold.last = event.offset, event.time if event.time.at is not None else fold.last
     if fold.seen <= FREE:
         fold.event = event
-        yield event
-        return
+        return [event]
     fold.event = replace(fold.event, count=fold.event.count + 1, last=event.time)
     count = fold.event.count
     fold.dirty = count & (count - 1) != 0
-    if not fold.dirty:
-        yield fold.event
+    return [] if fold.dirty else [fold.event]
 
 
-def _final(fold: _Fold) -> Iterator[Event]:
-    if fold.dirty:
-        yield fold.event
+def _final(fold: _Fold) -> list[Event]:
+    return [fold.event] if fold.dirty else []
 
 
 def _apart(fold: _Fold, event: Event) -> bool:
@@ -138,10 +132,12 @@ class Repeats:
 
 
 def _plain(values: Mapping[str, Any]) -> Hashable:
-    return tuple(sorted((name, _hashable(value)) for name, value in values.items() if name not in _CHANGING))
+    return tuple([(name, _hashable(value)) for name, value in values.items() if name not in _CHANGING]) if values else ()
 
 
 def _hashable(value: Any) -> Hashable:
+    if isinstance(value, str | int | float | None):
+        return value
     if isinstance(value, Mapping):
         return tuple((_hashable(key), _hashable(item)) for key, item in value.items())
     if isinstance(value, list | tuple | set | frozenset):

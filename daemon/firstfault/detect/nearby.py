@@ -3,65 +3,87 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
+from firstfault.detect.confirm import encoded
 from firstfault.detect.folding import speaker_of
 from firstfault.detect.history import History
-from firstfault.model import Event, Who
-from firstfault.rules.catalogue import Near
+from firstfault.detect.plan import Program
+from firstfault.model import Event
+from firstfault.text.lines import ReadLine
 
-MOST = 64  # matches remembered and events waiting, each
+MOST = 64  # events that wait at once in one stream
+PATIENCE = 400  # lines of the stream after which an event stops waiting
+_TAG = 64  # bytes of a line in which its speaker's tag stands
+
+
+@dataclass(slots=True)
+class _Waiting:
+    event: Event
+    program: Program
+    speaker: Any
+    tag: bytes  # that stands before the speaker's lines, if any
+    lines: int  # of the speaker that may still come
+    idle: int = 0
 
 
 class Nearby:
-    """Remembers where the second patterns were seen, and the events that wait for one."""
+    """Looks for second patterns before an event, and lets the event wait for those that may come after it."""
 
     def __init__(self, history: History, distance: int) -> None:
         self._history = history
         self._distance = distance
-        self._seen: list[tuple[str, Any, int, int]] = []  # pattern, speaker, offset, line number
-        self._waiting: list[tuple[Event, Any, int, str, int]] = []  # event, speaker, line number, pattern, lines
+        self._waiting: list[_Waiting] = []
 
-    def ask(self, event: Event, rule: Near, who: Who, number: int) -> bool:
-        """Tell whether the condition already holds; if not, the event waits for what follows."""
-        speaker = speaker_of(who)
-        for pattern, other, offset, line in self._seen:
-            if pattern == rule.pattern and other == speaker and self._close(offset, line, event.offset, number, speaker, rule.within_lines):
-                return True
-        self._waiting = [*self._waiting, (event, speaker, number, rule.pattern, rule.within_lines)][-MOST:]
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def ask(self, event: Event, program: Program, line: ReadLine, within: int) -> bool:
+        """Tell whether the pattern stands close before the line, or on it; if not, the event waits for what follows."""
+        if program.find(encoded(line.message)) is not None or self._before(program, line, within):
+            return True
+        self._waiting = [*self._waiting, _Waiting(event, program, speaker_of(line.who), line.speaker.encode(), within)][-MOST:]
         return False
 
-    def saw(self, pattern: str, who: Who, offset: int, number: int) -> Iterator[Event]:
-        """Remember a match of a second pattern; yield the events that waited for it."""
-        speaker = speaker_of(who)
-        self._forget(offset)
-        self._seen = [*self._seen, (pattern, speaker, offset, number)][-MOST:]
-        for waiting in list(self._waiting):
-            event, other, line, wanted, lines = waiting
-            if wanted == pattern and other == speaker and self._close(event.offset, line, offset, number, speaker, lines):
-                self._waiting.remove(waiting)
-                yield event
-
-    def _close(self, first: int, first_line: int, second: int, second_line: int, speaker: Any, lines: int) -> bool:
-        """Count lines between two places; those of other speakers do not count."""
-        if abs(second_line - first_line) <= lines:
-            return True
-        low, high = min(first, second), max(first, second)
-        if speaker is None or high - low > self._distance:
-            return False
-        own = 0
-        for line in self._history.lines(high, low):
-            own += speaker_of(line.who) == speaker
-            if own > lines:
+    def _before(self, program: Program, line: ReadLine, within: int) -> bool:
+        """Look through the speaker's lines before `line`; only those that seem to match are read."""
+        speaker, tag, own = speaker_of(line.who), line.speaker.encode(), 0
+        for raw in self._history.raws(line.offset, line.offset - self._distance, numbered=False):
+            if program.find(raw.data) is not None:
+                earlier = self._history.read(raw)
+                if speaker_of(earlier.who) == speaker and program.find(encoded(earlier.message)) is not None:
+                    return True
+            own += tag in raw.data[:_TAG]
+            if own >= within:
                 return False
-        return True
+        return False
 
-    def _forget(self, offset: int) -> None:
-        self._seen = [one for one in self._seen if one[2] >= offset - self._distance]
-        self._waiting = [one for one in self._waiting if one[0].offset >= offset - self._distance]
+    def expects(self, data: bytes) -> bool:
+        """Tell whether a raw line may be what an event waits for; if not, it is counted as it is."""
+        if any(one.program.find(data) is not None for one in self._waiting):
+            return True
+        for one in self._waiting:
+            one.lines -= one.tag in data[:_TAG]
+            one.idle += 1
+        self._drop()
+        return False
 
-    def state(self) -> list[Any]:
-        return [self._seen, self._waiting]
+    def offer(self, line: ReadLine) -> Iterator[Event]:
+        """Take a later line; yield the events whose condition it fulfils."""
+        speaker, message = speaker_of(line.who), encoded(line.message)
+        for one in list(self._waiting):
+            one.idle += 1
+            if one.speaker == speaker:
+                one.lines -= 1
+                if one.program.find(message) is not None:
+                    self._waiting.remove(one)
+                    yield one.event
+        self._drop()
 
-    def load(self, state: list[Any]) -> None:
-        self._seen, self._waiting = state
+    def _drop(self) -> None:
+        self._waiting = [one for one in self._waiting if one.lines > 0 and one.idle <= PATIENCE]
+
+    def close(self) -> None:
+        """Stop waiting."""
+        self._waiting = []

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import re2
 
 from firstfault.rules.catalogue import RuleSet, Symptom
 from firstfault.rules.matching import compiled
 from firstfault.text.signals import SIGNALS, BlockSignal, Signal
 from firstfault.text.traceback import OPENERS
+
+_NAME = re.compile(r"(?<!\\)\(\?P?<\w+>")  # two patterns may give their groups the same name
+_ANYWHERE = re2._re2.RE2.Anchor.UNANCHORED
+Spans = Sequence[tuple[int, int]]
 
 # A line of a log shipper or container runtime: looked at more closely by text/unwrap.
 ENVELOPES = (
@@ -21,24 +28,34 @@ ENVELOPES = (
 class Program:
     """One pattern for confirming a hit on its own line, compiled when first asked."""
 
-    __slots__ = ("_code", "_names", "pattern")
+    __slots__ = ("_groups", "_match", "names", "pattern")
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
-        self._code: Any = None
-        self._names: tuple[str, ...] = ()
+        self._match: Any = None
+        self.names: tuple[str, ...] = ()  # of the groups; known once something was searched for
+        self._groups: tuple[tuple[str, int], ...] = ()
 
-    def search(self, text: bytes) -> Any:
-        """Return the match in encoded text, or None."""
-        if self._code is None:
-            self._code = compiled(self.pattern)
-            self._names = tuple(self._code.groupindex)
-        return self._code.search(text)
+    def find(self, text: bytes) -> Spans | None:
+        """Return the spans of the match and of its groups in encoded text, or None."""
+        if self._match is None:
+            self._compile()
+        found = self._match(_ANYWHERE, text, 0, len(text))
+        return found if found and found[0][0] >= 0 else None
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Return the names of the groups, once something was searched for."""
-        return self._names
+    def groups(self, text: bytes, spans: Spans) -> dict[str, str | None]:
+        """Return the named groups of a match; None for one that took no part."""
+        found: dict[str, str | None] = {}
+        for name, index in self._groups:
+            start, stop = spans[index]
+            found[name] = None if start < 0 else text[start:stop].decode("utf-8", "replace")
+        return found
+
+    def _compile(self) -> None:
+        code = compiled(self.pattern)
+        self._groups = tuple(code.groupindex.items())
+        self.names = tuple(name for name, _ in self._groups)
+        self._match = code._regexp.Match  # what code.search wraps: four times as quick, and every event asks several patterns
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,7 +65,8 @@ class Sought:
     symptom: Symptom
     any: tuple[Program, ...]
     all: tuple[Program, ...]
-    forbidden: tuple[Program, ...]
+    forbidden: Program | None  # any of what must not be on the line
+    near: Program | None  # must stand within some lines
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +77,6 @@ class Use:
     symptoms: list[Sought] = field(default_factory=list)
     signals: list[Signal] = field(default_factory=list)
     blocks: list[BlockSignal] = field(default_factory=list)
-    near: bool = False  # some symptom wants it close by
     absent: bool = False  # some symptom forbids it later
     opens: bool = False  # a statement may begin
     envelope: bool = False  # the line may be a record
@@ -87,11 +104,10 @@ class Plan:
         self.patterns = tuple(use.program.pattern for use in self.uses)
 
     def _add_symptom(self, symptom: Symptom) -> None:
-        sought = Sought(symptom, _programs(symptom.any), _programs(symptom.all), _programs(symptom.not_))
+        near = Program(symptom.near.pattern) if symptom.near else None
+        sought = Sought(symptom, _programs(symptom.any), _programs(symptom.all), _either(symptom.not_), near)
         for pattern in symptom.any:
             self._use(pattern).symptoms.append(sought)
-        if symptom.near and symptom.any:
-            self._use(symptom.near.pattern).near = True
         if symptom.absent:
             self._use(symptom.absent.pattern).absent = True
 
@@ -104,3 +120,14 @@ class Plan:
 
 def _programs(patterns: Iterable[str]) -> tuple[Program, ...]:
     return tuple(Program(pattern) for pattern in patterns)
+
+
+def _either(patterns: Sequence[str]) -> Program | None:
+    """Return one program for several patterns, so that a line is searched once."""
+    if not patterns:
+        return None
+    return Program(patterns[0] if len(patterns) == 1 else "|".join(f"(?:{pattern})" for pattern in map(_nameless, patterns)))
+
+
+def _nameless(pattern: str) -> str:
+    return _NAME.sub("(", pattern)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-SAMPLE_BYTES = 768  # before each place: a few lines
+SAMPLE_BYTES = 512  # before each place: a few lines
 _DENSEST, _SPARSEST = 64 * 1024, 1 << 20  # bytes between two places
 
 

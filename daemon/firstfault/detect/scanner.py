@@ -107,6 +107,10 @@ class Scanner:
             )
         return self._unfolded(hits) if self._folding else hits
 
+    def bare(self, data: bytes) -> list[Hit]:
+        """Return the engine's own hits in `data`: what the benchmark compares with."""
+        return self._raw(data)
+
     def _hides(self, data: bytes) -> bool:
         """Tell whether some line of `data` is not what it looks like; the engine looks for such bytes faster than anything else here."""
         return self._has("hiding", self._hiding, data)

@@ -35,7 +35,7 @@ class StreamReader:
         self.number = 1  # of the next line
         self.ended = False
         self.cut_bytes = 0  # of records beyond the bound of one line
-        self._seen_to = offset  # how much of the stream's head the line reader was shown
+        self._seen_to = self._passed_to = offset  # how much of the stream's head the line reader was shown, and how much it was spared
         self._partial: list[bytes] = []  # the last line, as long as it has no end
         self._partial_at, self._partial_size = offset, 0
         self._head = b""  # of a long line whose first pieces were read already
@@ -235,7 +235,8 @@ class StreamReader:
             self._sample(offset + after)
             self.number, at = envelopes.number, after
             self.history.anchor = (offset + at, self.number)
-            if envelopes.over:
+            if envelopes.plain and self.engine.section is None:  # a statement goes on as it began
+                self._run_records(envelopes.close())
                 self.cut_bytes += envelopes.cut_bytes
                 self._envelopes = None
         return at
@@ -306,10 +307,21 @@ class StreamReader:
         return [uses[index] for index in sorted({index for index, _ in hits})]
 
     def _see(self, upto: int) -> None:
-        """Show the line reader the head of the stream, line by line as it is read, so that it knows the same however bytes come."""
-        if self._seen_to < READER_HEAD and self._seen_to < upto:
-            self.reader.see(self.kept.slice(self._seen_to, upto), self._seen_to)
-            self._seen_to = upto
+        """Show the line reader the head of the stream, line by line as it is read, so that it knows the same however bytes come.
+
+        Bytes without any time of day teach it nothing once it knows whether lines carry task numbers; they are passed over.
+        """
+        start = max(self._seen_to, self._passed_to)
+        if start >= READER_HEAD or start >= upto:
+            return
+        data = self.kept.slice(start, upto)
+        self._passed_to = upto
+        if self.reader.labelled_from is not None and (self.reader.completer.hint is not None or not self.scanner.has_clock(data)):
+            return
+        if start > self._seen_to:
+            self.reader.see(b" " * (start - self._seen_to - 1) + b"\n", self._seen_to)
+        self.reader.see(data, start)
+        self._seen_to = upto
 
     def _sample(self, upto: int) -> None:
         """Summarise the lines before each sampling place that was passed."""
@@ -334,11 +346,11 @@ class StreamReader:
             "number": self.number,
             "head": self._head,
             "section": self.engine.section,
-            "envelopes": None if self._envelopes is None else [self._envelopes.since, self._envelopes.run],
+            "envelopes": None if self._envelopes is None else [self._envelopes.begun, self._envelopes.since, self._envelopes.run],
             "skipping": self._skipping,
             "cut_bytes": self.cut_bytes,
             "sample_at": self._sample_at,
-            "seen_to": self._seen_to,
+            "seen_to": [self._seen_to, self._passed_to],
             "reader": self.reader.snapshot(),
             "engine": self.engine.state(),
         }
@@ -347,7 +359,7 @@ class StreamReader:
         """Take up `state`; lines of statements and reports that were open are read again, without reporting anything."""
         self.kept.start = self.kept.end = state["start"]
         self.kept.append(state["kept"])
-        self._seen_to = state["seen_to"]
+        self._seen_to, self._passed_to = state["seen_to"]
         if self.kept.start == 0:  # the head is still here: shown again, it tells the same
             self.reader.see(self.kept.slice(0, min(self._seen_to, READER_HEAD)), 0)
         else:
@@ -364,22 +376,32 @@ class StreamReader:
         self.history.anchor = (self._partial_at, self.number)
 
     def _replay(self, state: Mapping[str, Any]) -> None:
-        since, stop = state["section"], state["partial_at"]
-        if state["envelopes"] is not None:
-            since = min(since if since is not None else stop, state["envelopes"][0])
-            before = self.kept.slice(self.kept.start, since)
-            since = self.kept.start + before.rfind(b"\n") + 1 if b"\n" in before else self.kept.start
-        if since is None:
+        stop = state["partial_at"]
+        section = stop if state["section"] is None else state["section"]
+        if state["envelopes"] is None:
+            self._replay_plain(section, stop, state["number"])
             return
+        begun, since, run = state["envelopes"]
+        if section < begun:  # the records began in the middle of it
+            self._replay_plain(section, begun, state["number"] - count_ends(self.kept.slice(begun, stop)))
+        since = begun if section < begun else self._line_at(min(section, since))
         text = self.kept.slice(since, stop)
         self.number = state["number"] - count_ends(text)
-        if state["envelopes"] is None:
-            self._scan(text, since, 0, len(text))
-            return
         self._begin_envelopes(since)
         self._unwrap(text, since)
         if self._envelopes is not None:
-            self._envelopes.run = state["envelopes"][1]
+            self._envelopes.begun, self._envelopes.run = begun, run
+
+    def _replay_plain(self, start: int, stop: int, number: int) -> None:
+        if start < stop:
+            text = self.kept.slice(start, stop)
+            self.number = number - count_ends(text)
+            self._scan(text, start, 0, len(text))
+
+    def _line_at(self, offset: int) -> int:
+        """Return where the physical line begins that holds an offset."""
+        before = self.kept.slice(self.kept.start, offset)
+        return self.kept.start + before.rfind(b"\n") + 1
 
 
 def _last_end(data: bytes, low: int) -> int:
