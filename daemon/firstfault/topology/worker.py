@@ -23,6 +23,7 @@ from firstfault.topology.machine import Machine
 from firstfault.topology.restore import position_of
 
 TICK_SECS = 0.25
+BUSY_SHARE, IDLE_SHARE = 4.0, 1.0  # of the time the last judging took, until the next one: with lines waiting, and with none
 MOST_A_TURN = 256  # deliveries between two looks at the clock
 
 
@@ -64,6 +65,7 @@ class Worker:
         self._orders: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._stop = threading.Event()
         self._next_tick = clock.monotonic() + TICK_SECS
+        self._arrived: float | None = None  # when the newest bytes that were matched were read
         self._thread = threading.Thread(target=self._run, name="firstfault-pipeline", daemon=True)
 
     def start(self) -> None:
@@ -98,10 +100,25 @@ class Worker:
         took = self._take(changes, wait_secs)
         self._obey()
         if self._clock.monotonic() >= self._next_tick:
-            self._next_tick = self._clock.monotonic() + TICK_SECS
-            changes += self._guard("advance", lambda: self.machine.advance(self._clock.now()))
+            changes += self._advance()
         self._settle(changes)
         return took
+
+    def _advance(self) -> list[Change]:
+        """Judge what is new. Judging a large job takes long, and must not keep its own last lines from being read."""
+        began = self._clock.monotonic()
+        changes = self._guard("advance", lambda: self.machine.advance(self._read_until()))
+        ended = self._clock.monotonic()
+        share = BUSY_SHARE if self._handover.depth()[0] else IDLE_SHARE
+        self._next_tick = ended + max(TICK_SECS, share * (ended - began))
+        return changes
+
+    def _read_until(self) -> float:
+        """Return the time up to which everything was read: while lines wait, silence after those before them proves nothing."""
+        now = self._clock.now()
+        if self._handover.depth()[0] and self._arrived is not None:
+            return min(now, self._arrived)
+        return now
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -112,12 +129,15 @@ class Worker:
         self._obey()
 
     def _take(self, changes: list[Change], wait_secs: float) -> bool:
+        until: float | None = None
         for number in range(MOST_A_TURN):
             item = self._handover.get(0.0 if number else wait_secs)
             if item is None:
                 return number > 0
             changes += self._handle(item)
-            if self._clock.monotonic() >= self._next_tick:
+            now = self._clock.monotonic()
+            until = until if until is not None else now + TICK_SECS
+            if now >= min(self._next_tick, until):
                 break
         return True
 
@@ -125,6 +145,7 @@ class Worker:
         match item:
             case Read(batch, position):
                 changes = self._match(item)
+                self._arrived = max(self._arrived or 0.0, batch.arrived) if batch.arrived is not None else self._arrived
                 self._keeper.moved(position_of(batch.stream, position))
                 return changes
             case Quiet(stream):
