@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from firstfault.correlate.incident import Correlator, Limits
+from firstfault.detect import flight
 from firstfault.detect.detector import Detector, make_scanner
-from firstfault.model import Attempt, Batch, Change, Diagnosis, Event, Incident, Inputs, Observation, Stream
+from firstfault.detect.flight_pickle import Limits as DumpLimits
+from firstfault.errors import InputError
+from firstfault.model import Attempt, Batch, Change, Diagnosis, Event, Fact, Incident, Inputs, Observation, Stream
 from firstfault.rules.catalogue import RuleSet
 
 
@@ -20,6 +23,7 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     cache: Path | None = None  # where the compiled pattern database is kept; None: the user's cache folder
     progress_secs: float = 5.0  # how often a healthy stream's last words are summarised
+    dump_limits: DumpLimits = field(default_factory=DumpLimits)  # how large one flight-recorder dump may be
 
 
 class Pipeline:
@@ -35,6 +39,9 @@ class Pipeline:
         self._moved: set[str] = set()
         self._ended = Inputs()  # of streams that are closed and let go
         self._unattributed: set[str] = set()
+        self._jobs: set[tuple[str, str]] = set()  # namespace and job of all that was observed
+        self._dumps: list[tuple[Stream, list[Fact]]] = []  # until it is known which job they are of
+        self._now: float | None = None  # the latest moment anybody told; None for saved logs
 
     def feed(self, batch: Batch) -> list[Change]:
         """Read one batch; changes that depend on time come from `advance`."""
@@ -49,6 +56,21 @@ class Pipeline:
             self._let_go(batch.stream.id)
         return changes
 
+    def artifact(self, stream: Stream, kind: str, data: bytes) -> list[Change]:
+        """Read a dump that lies beside saved logs; `InputError` where it cannot be read, after which everything goes on.
+
+        What a flight recorder dumped counts from `finish` on, when all logs are known.
+        """
+        if kind != "flight-recorder":
+            return self.feed(Batch(stream, data, 0, None, final=True))  # torchelastic's error file: one line that holds a traceback
+        self._ended = replace(self._ended, streams=self._ended.streams + 1, bytes=self._ended.bytes + len(data))
+        try:
+            self._dumps.append((stream, flight.read(stream, data, self.settings.dump_limits)))
+        except InputError:
+            self._dumps.append((stream, flight.unread(stream)))
+            raise
+        return []
+
     def quiet(self, stream_id: str) -> list[Change]:
         """Read an unterminated last line, since nothing followed it for a while."""
         detector = self._detectors.get(stream_id)
@@ -56,6 +78,7 @@ class Pipeline:
 
     def advance(self, now: float) -> list[Change]:
         """Let time pass: summarise what moved, then settle, recover and close what is due."""
+        self._now = now
         for stream_id in sorted(self._moved):
             if now - self._stale.get(stream_id, float("-inf")) >= self.settings.progress_secs:
                 self._stale[stream_id] = now
@@ -69,6 +92,8 @@ class Pipeline:
             detector = self._detectors[stream_id]
             self._observe(detector.close(), now)
             self.correlator.last_words(detector.progress(whole=True))
+        self._observe(flight.settle(self._dumps, self._jobs), now)
+        self._dumps = []
         return self.correlator.finish(now)
 
     def diagnosis(self) -> Diagnosis:
@@ -127,6 +152,7 @@ class Pipeline:
     def _observe(self, observations: Iterable[Observation], now: float | None) -> list[Change]:
         seen = list(observations)
         for one in seen:
+            self._jobs.add((one.job.namespace, one.job.job))
             if (
                 isinstance(one, Event)
                 and one.who.rank is None
@@ -135,7 +161,8 @@ class Pipeline:
                 and one.who.pid is None
             ):
                 self._unattributed.add(one.id)
-        return self.correlator.observe(seen, now)
+        self._now = now if now is not None else self._now
+        return self.correlator.observe(seen, self._now)
 
     def _let_go(self, stream_id: str) -> None:
         counters = self._detectors.pop(stream_id).counters()

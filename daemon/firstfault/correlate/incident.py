@@ -59,6 +59,7 @@ class Correlator:
         self.rules = rules
         self.limits = limits or Limits()
         self._runs: dict[tuple[str, str], _Run] = {}
+        self.troubles: dict[tuple[str, str], str] = {}  # jobs whose verdict could not be reached, and why
 
     def observe(self, observations: Iterable[Observation], now: float | None = None) -> list[Change]:
         """Take new observations; repeated ones change nothing."""
@@ -66,7 +67,7 @@ class Correlator:
             run = self._run(one.job)
             if self._remember(run, one) and _is_evidence(one):
                 run.dirty = True
-                run.evidence_at = now
+                run.evidence_at = now if now is not None else run.evidence_at
                 run.first_at = run.first_at if run.first_at is not None else now
             elif run.incidents:
                 run.dirty = True
@@ -81,12 +82,19 @@ class Correlator:
                 run.dirty = run.dirty or bool(run.incidents)
 
     def advance(self, now: float) -> list[Change]:
-        """Look at what is new, and settle, recover or close what is due."""
+        """Look at what is new, and settle, recover or close what is due.
+
+        A job whose evidence breaks the verdict keeps what it had, and is named in `troubles`; it never stops the others.
+        """
         changes: list[Change] = []
-        for run in self._runs.values():
-            if run.dirty and (run.incidents or run.evidence_at is not None):
-                changes += self._review(run, now)
-            changes += self._due(run, now)
+        for name, run in self._runs.items():
+            try:
+                if run.dirty and (run.incidents or run.evidence_at is not None):
+                    changes += self._review(run, now)
+                changes += self._due(run, now)
+            except Exception as error:  # any fault of ours in one job must not cost the others their page
+                run.dirty = False
+                self.troubles[name] = f"{type(error).__name__}: {error}"
         return changes
 
     def finish(self, now: float | None = None) -> list[Change]:

@@ -122,7 +122,8 @@ def _lasting_nan(window: Window) -> bool:
     for dossier in window.processes.values():
         if any("loss" in str(fact.values.get("name", "")) and "scale" not in str(fact.values.get("name", "")) for fact in dossier.numbers):
             last = max(dossier.progress, key=lambda one: one.step if one.step is not None else -1.0, default=None)
-            if last is None or not math.isfinite(last.values.get("loss", math.nan)):
+            loss = last.values.get("loss") if last is not None else None
+            if loss is None or not math.isfinite(loss):
                 return True
     return False
 

@@ -52,6 +52,7 @@ WEIGHTS = MappingProxyType(
         "silent-waiters": Weight(3.4, "all others report that they waited; it was heard before and says nothing"),
         "silent-unheard": Weight(2.2, "all others wait, it was never heard, and its log is among those that would show it"),
         "silent-node": Weight(3.4, "a whole machine stops speaking, its launcher too, while all others complain"),
+        "dump-absent": Weight(2.0, "all others' flight recorders were dumped: its process was dead or frozen, or nobody fetched its file"),
         "late-start": Weight(2.4, "the others gave up waiting for it before it printed its start"),
         # node
         "node-fault": Weight(3.6, "the kernel of its machine reported a fault that stops processes"),

@@ -311,5 +311,17 @@ def _precedes(stop: Fact, end: Fact) -> bool:
 
 
 _REPORTERS = frozenset(
-    {"torchelastic", "torchelastic-block", "slurm", "lightning", "mp-spawn", "deepspeed", "mpirun", "ray", "kubernetes", "kernel"}
+    {
+        "torchelastic",
+        "torchelastic-block",
+        "slurm",
+        "lightning",
+        "mp-spawn",
+        "deepspeed",
+        "mpirun",
+        "ray",
+        "kubernetes",
+        "kernel",
+        "flight-recorder",  # a dump is no word of its rank: its log may not have been given
+    }
 )

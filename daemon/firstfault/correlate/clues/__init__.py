@@ -14,6 +14,7 @@ from firstfault.correlate.clues import (
     own_cause,
     peers,
     progress_after,
+    recorder,
     reports,
     silence,
 )
@@ -25,6 +26,7 @@ KINDS: tuple[Callable[[Window], Iterator[Finding]], ...] = (
     exits.findings,
     peers.findings,
     collectives.findings,
+    recorder.findings,
     silence.findings,
     nodes.findings,
     reports.findings,
