@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from firstfault.sources.kinds import artifact_kind, looks_binary, never_followed, skipped_by_name
+from firstfault.sources.kinds import artifact_content, artifact_kind, looks_binary, never_followed, skipped_by_name
 from firstfault.sources.naming import fixed_root, labels_of, name_stream
 
 
@@ -42,11 +42,22 @@ def test_what_is_no_log_is_known_by_name():
 
 @pytest.mark.parametrize(("name", "kind"), [
     ("error.json", "torchelastic-error"), ("nccl_trace_rank_12", "flight-recorder"), ("comm_lib_trace_rank_0.json", "flight-recorder"),
-    ("my_error.json", None), ("nccl_trace_rank_x.log", None),
+    ("my_error.json", None), ("nccl_trace_rank_x.log", None), ("nccl_trace_rank_7.pkl", "flight-recorder"),
 ])  # fmt: skip
 def test_dumps_are_known_by_name(name, kind):
     """The default names of flight recorder dumps and of torchrun's error files."""
     assert artifact_kind(name) == kind
+    assert kind is None or not skipped_by_name(name)
+
+
+def test_dumps_of_any_prefix_are_known_by_content():
+    """TORCH_FR_DUMP_TEMP_FILE names the file; other pickles and JSON logs with a number at their end are no dumps."""
+    pickled = b"\x80\x02}q\x00(X\x07\x00\x00\x00versionq\x01X\x03\x00\x00\x002.9q\x02X\t\x00\x00\x00pg_configq\x03"
+    told = b'{"entries":[{"collective_seq_id":1,"profiling_name":"nccl:all_reduce"}]}'
+    assert artifact_content("fr_of_rank3", pickled) == artifact_content("trace_3.json", told) == "flight-recorder"
+    assert artifact_content("fr_of_rank", pickled) is None
+    assert artifact_content("cache_3", b"\x80\x04\x95model") is None
+    assert artifact_content("log.3", b'2026 said {"collective_seq_id":1,"profiling_name":""}') is None
 
 
 def test_binary_content_is_told_from_a_log_with_a_hole():

@@ -14,6 +14,7 @@ from firstfault.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from firstfault.model import Batch, Diagnosis
+    from firstfault.pipeline import Pipeline
     from firstfault.rules.catalogue import RuleSet
     from firstfault.sources.saved import Artifact, Notes
 
@@ -58,8 +59,8 @@ def diagnose(args: argparse.Namespace) -> tuple[Diagnosis, RuleSet]:
     logs = SavedLogs(args.paths, {"job": args.job} if args.job else {}, _zone(args.zone))
     rules = load([shipped_folder(), *args.rules] if args.rules else None)
     pipeline = Pipeline(rules, Settings(limits=Limits(world_size=args.world_size)))
-    for batch in _with_progress(_only_logs(logs.read(), sys.stderr), sys.stderr):
-        pipeline.feed(batch)
+    for found in _with_progress(logs.read(), sys.stderr):
+        _take(pipeline, found, sys.stderr)
     pipeline.finish()
     _complain(logs.notes, args.paths, sys.stderr)
     return pipeline.diagnosis(), rules
@@ -85,15 +86,17 @@ def write(diagnosis: Diagnosis, rules: RuleSet, style: str, out: TextIO) -> None
     out.write(dump(to_json(diagnosis, rules), indent=True).decode() + "\n" if style == "json" else to_markdown(diagnosis, rules))
 
 
-def _only_logs(found: Iterable[Batch | Artifact], complaints: TextIO) -> Iterator[Batch]:
-    """Pass log lines on; dumps beside them are named, so that nobody takes them for read."""
+def _take(pipeline: Pipeline, found: Batch | Artifact, complaints: TextIO) -> None:
+    """Feed what was found; a dump that cannot be read is named, and the diagnosis goes on without it."""
     from firstfault.model import Batch
 
-    for one in found:
-        if isinstance(one, Batch):
-            yield one
-        else:
-            print(f"{one.stream.path}: a {one.kind} dump: not looked at", file=complaints)
+    if isinstance(found, Batch):
+        pipeline.feed(found)
+        return
+    try:
+        pipeline.artifact(found.stream, found.kind, found.data)
+    except InputError as error:
+        print(error, file=complaints)
 
 
 def _complain(notes: Notes, paths: Sequence[str], out: TextIO) -> None:
@@ -107,8 +110,8 @@ def _complain(notes: Notes, paths: Sequence[str], out: TextIO) -> None:
         raise InputError(f"{', '.join(paths)}: no log found{skipped}")
 
 
-def _with_progress(batches: Iterable[Batch], out: TextIO) -> Iterator[Batch]:
-    """Pass batches on and tell a person who waits how far we are."""
+def _with_progress(batches: Iterable[Batch | Artifact], out: TextIO) -> Iterator[Batch | Artifact]:
+    """Pass batches and dumps on and tell a person who waits how far we are."""
     shown, read, streams = time.monotonic(), 0, set()
     told = False
     for batch in batches:

@@ -25,8 +25,9 @@ _EVENT_FILE = re.compile(r"events\.out\.tfevents\.")
 # torchrun writes error.json per worker; the NCCL flight recorder dumps to <prefix><rank> with these default prefixes.
 _ARTIFACTS: tuple[tuple[re.Pattern[str], ArtifactKind], ...] = (
     (re.compile(r"error\.json"), "torchelastic-error"),
-    (re.compile(r"(?:nccl|comm_lib)_trace_rank_\d+(?:\.(?:json|pkl|bin))?"), "flight-recorder"),
+    (re.compile(r"(?:nccl|comm_lib|xccl|hccl)_trace_rank_\d+(?:\.(?:json|pkl|pickle|bin))?"), "flight-recorder"),
 )
+_RANK_AT_END = re.compile(r"\d(?:\.(?:json|pkl|pickle|bin))?$")
 
 
 def artifact_kind(name: str) -> ArtifactKind | None:
@@ -34,8 +35,20 @@ def artifact_kind(name: str) -> ArtifactKind | None:
     return next((kind for pattern, kind in _ARTIFACTS if pattern.fullmatch(name)), None)
 
 
+def artifact_content(name: str, head: bytes) -> ArtifactKind | None:
+    """Tell a flight recorder's dump by its first bytes: TORCH_FR_DUMP_TEMP_FILE gives it any name, to which the rank is appended."""
+    if not _RANK_AT_END.search(name):
+        return None
+    if head[:1] == b"\x80" and head[1:2] in (b"\2", b"\3", b"\4", b"\5"):
+        return "flight-recorder" if b"pg_config" in head and b"version" in head else None
+    told = b'"collective_seq_id"' in head and b'"profiling_name"' in head
+    return "flight-recorder" if told and head.lstrip()[:1] == b"{" else None
+
+
 def skipped_by_name(name: str) -> bool:
     """Tell whether a walked file is left out for its name alone; what a user names explicitly is never asked."""
+    if artifact_kind(name) is not None:
+        return False
     lower = name.lower()
     dot = lower.rfind(".")
     return name.startswith("._") or (dot >= 0 and lower[dot:] in NOT_LOGS) or _EVENT_FILE.match(lower) is not None

@@ -14,7 +14,7 @@ from typing import BinaryIO
 from firstfault.errors import InputError
 from firstfault.model import Batch, Stream
 from firstfault.sources.inflate import ChunkReader, inflate, packing
-from firstfault.sources.kinds import NUL_SAMPLE_BYTES, ArtifactKind, artifact_kind, looks_binary, skipped_by_name
+from firstfault.sources.kinds import NUL_SAMPLE_BYTES, ArtifactKind, artifact_content, artifact_kind, looks_binary, skipped_by_name
 from firstfault.sources.naming import Name, labels_of
 from firstfault.sources.tail import PACKED_SUFFIXES
 
@@ -145,7 +145,7 @@ class SavedLogs:
             yield from self._untar(stream, found, depth)
         elif depth < MAX_NESTING and head.startswith(_ZIP_MAGIC):
             yield from self._unzip(raw, found, depth)
-        elif (artifact := artifact_kind(os.path.basename(found.name.path))) is not None:
+        elif (artifact := artifact_kind(name := os.path.basename(found.name.path)) or artifact_content(name, head)) is not None:
             yield self._artifact(stream, artifact, found)
         elif not found.named and looks_binary(found.name.path, head):
             self.notes.skipped += 1
@@ -214,6 +214,7 @@ class SavedLogs:
         yield from self._expand(content, _Found(named, f"{archive.place}!{name}", written), depth + 1)
 
     def _artifact(self, stream: BinaryIO, kind: ArtifactKind, found: _Found) -> Artifact:
+        self.notes.streams += 1
         data = stream.read(MAX_ARTIFACT_BYTES + 1)
         if len(data) > MAX_ARTIFACT_BYTES:
             self.notes.complain(found.place, f"the dump is larger than {MAX_ARTIFACT_BYTES >> 20} MiB: only its beginning is looked at")
