@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-
 from bench.baselines import BASELINES
 from bench.corpus import score
 from bench.synthetic import generate, settings

@@ -239,7 +239,7 @@ def _follow_exit(job: Job, at: float, bad: int, code: int) -> None:
     share = max(1, len(others) // job.rng.choice((2, 4)))
     victims = sorted(others[:share])
     _connection_lost(job, at + 0.5, victims, bad)
-    codes = {rank: -15 for rank in others} | dict.fromkeys(victims, 1) | {bad: code}
+    codes = dict.fromkeys(others, -15) | dict.fromkeys(victims, 1) | {bad: code}
     _agents(job, at + 1.0, codes, bad)
 
 

@@ -197,7 +197,7 @@ Observation = Event | Fact | Progress
 class Clue:
     """One reason for or against a suspect."""
 
-    kind: str  # "own-cause", "exit", "named-by-peers", "behind", "silence", "node", "report", "earlier", "symmetry", "outside", "progress-after"
+    kind: str  # own-cause, exit, named-by-peers, behind, silence, node, report, earlier, symmetry, outside, progress-after
     weight: float  # log-odds (natural) added to each suspect named here; negative speaks for innocence
     text: str  # one sentence a person can check
     ranks: tuple[int, ...] = ()

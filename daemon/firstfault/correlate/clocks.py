@@ -97,7 +97,10 @@ def _offset(ours: dict[object, float], theirs: dict[object, float]) -> Offset:
 
 
 def _robust(differences: list[float], jitter: float) -> Offset:
-    """Take the middle, and as error what nine in ten moments stay within: a median of deviations is blind to two-sided jitter and to drift."""
+    """Take the middle, and as error what nine in ten moments stay within.
+
+    A median of deviations is blind to two-sided jitter and to drift.
+    """
     middle = median(differences)
     deviations = sorted(abs(one - middle) for one in differences)
     return Offset(middle, jitter + deviations[min(len(deviations) - 1, int(0.9 * len(deviations)))])

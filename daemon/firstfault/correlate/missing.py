@@ -12,7 +12,10 @@ from firstfault.correlate.suspects import ranges
 from firstfault.correlate.window import Window
 from firstfault.model import Missing, Verdict
 
-_FLIGHT_RECORDER = "set TORCH_FR_BUFFER_SIZE=2000 (torch < 2.9: TORCH_NCCL_TRACE_BUFFER_SIZE=2000) and TORCH_NCCL_DUMP_ON_TIMEOUT=1, then run torchfrtrace over the dumps"
+_FLIGHT_RECORDER = (
+    "set TORCH_FR_BUFFER_SIZE=2000 (torch < 2.9: TORCH_NCCL_TRACE_BUFFER_SIZE=2000) and TORCH_NCCL_DUMP_ON_TIMEOUT=1, "
+    "then run torchfrtrace over the dumps"
+)
 _SETTINGS = {
     "flight-recorder": ("which collective each rank was in", "the log says that the flight recorder was off", _FLIGHT_RECORDER),
     "error-file": (
@@ -111,13 +114,15 @@ def _cause(window: Window, verdict: Verdict, fingerprint: str) -> Iterator[Missi
         yield Missing(
             "who sent SIGKILL",
             "exit records do not say",
-            f"journalctl -k --since '10 min ago' | grep -i -E 'oom|killed process' on {host}; kubectl describe pod; sacct -j JOB -o State,ExitCode,MaxRSS",
+            f"journalctl -k --since '10 min ago' | grep -i -E 'oom|killed process' on {host}; "
+            "kubectl describe pod POD; sacct -j JOB -o State,ExitCode,MaxRSS",
         )
     elif fingerprint == "rank-silent" and verdict.ranks:
         yield Missing(
             f"what rank {verdict.ranks[0]} was doing",
             "it printed nothing after its last line",
-            "py-spy dump --pid PID (or gdb -p PID -batch -ex 'thread apply all bt') on the next occurrence; the flight-recorder dump of that rank",
+            "py-spy dump --pid PID (or gdb -p PID -batch -ex 'thread apply all bt') on the next occurrence; "
+            "the flight-recorder dump of that rank",
         )
     elif fingerprint == "silent-exit":
         yield Missing("why the process ended", "its own log just stops", "its stderr; run it with PYTHONFAULTHANDLER=1")

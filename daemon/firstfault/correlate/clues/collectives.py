@@ -2,7 +2,8 @@
 
 Proves: that the ranks of one group do not agree on what runs at one sequence number, or that one never got there.
 Cannot prove: which side is right when there are two of a kind; why a rank is behind.
-Lies: sequence numbers of different groups that share a number (`PG 5` on two nodes are two groups), and counters of ranks that already abort.
+Lies: sequence numbers of different groups that share a number (`PG 5` on two nodes are two groups),
+and counters of ranks that already abort.
 """
 
 from __future__ import annotations
@@ -197,7 +198,10 @@ def _fingerprints(window: Window) -> Iterator[Finding]:
 
 
 def _models(window: Window) -> Iterator[Finding]:
-    """DDP compares parameter counts: each rank names another, so the majority is right; a shape deviation is printed by the deviating rank."""
+    """DDP compares parameter counts: each rank names another, so the majority is right.
+
+    A deviation of shapes is printed by the deviating rank itself.
+    """
     told: dict[Suspect, Counter[int]] = defaultdict(Counter)
     facts: dict[Suspect, Fact] = {}
     for fact in window.facts("model-mismatch"):

@@ -74,5 +74,6 @@ def _first_nan(window: Window) -> Iterator[Finding]:
     printing = {suspect for step in at.values() for suspect in step} | {s for s, d in window.processes.items() if d.last_step is not None}
     if 0 < len(bad) < len(printing) and 2 * len(bad) <= len(printing) and len(printing) >= 2:
         suspects = tuple(sorted(bad))
-        text = f"at step {first:g} the loss of {labels(suspects)} is not finite while {len(printing) - len(bad)} others still print a finite one"
+        others = f"{len(printing) - len(bad)} others still print a finite one"
+        text = f"at step {first:g} the loss of {labels(suspects)} is not finite while {others}"
         yield Finding("own-cause", "first-nan", suspects, text, lines_of(*bad.values()), NAN)

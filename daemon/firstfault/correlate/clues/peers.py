@@ -17,7 +17,6 @@ from firstfault.correlate.weights import weight
 from firstfault.correlate.window import Window, lines_of
 from firstfault.model import Fact, Who
 
-
 MOST_STRANGERS = 2  # addresses that no line maps to a machine: many of them are a cascade along the ring and say nothing
 
 

@@ -2,7 +2,8 @@
 
 Proves: the silent rank did not time out itself, so it was not in the collective the others wait in.
 Cannot prove: why (frozen process, lost GPU, stopped node, data loading), nor that its log is complete.
-Lies: when the log of the rank was not given at all; when its stdout was buffered and lost; when the launcher killed it before its own time-out.
+Lies: when the log of the rank was not given at all; when its stdout was buffered and lost;
+when the launcher killed it before its own time-out.
 """
 
 from __future__ import annotations
