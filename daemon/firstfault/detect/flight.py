@@ -214,10 +214,11 @@ class _Part:
         name = f"{self.key[1]} ({self.key[0]})" if self.key[1] else self.key[0]
         counters = f"flight recorder, group {name}: last enqueued {_told(enqueued)}, last completed {_told(completed)}"
         if open_at is None:
-            return counters
-        since = self.numbers[open_at][0][1].created
+            return counters + (f", from {self.last.place}" if self.last.place else "")
+        work = self.numbers[open_at][0][1]
+        since, place = work.created, f", from {work.place}" if work.place else ""
         begun = f" since {datetime.fromtimestamp(since, UTC).isoformat(timespec='milliseconds')}" if 0 < since < 1e11 else ""
-        return f"{counters}; number {open_at} ({self.shape(open_at)}) outstanding{begun}"
+        return f"{counters}; number {open_at} ({self.shape(open_at)}) outstanding{begun}{place}"
 
     def timeout(self, number: int, entry: int, work: Work) -> Fact:
         """State a time-out as the watchdog's line would, without operation and size, which log lines name in other words."""

@@ -22,6 +22,7 @@ _MOST_ENTRIES = 200_000
 _MOST_GROUPS = 4096
 _MOST_RANKS = 1 << 20
 _MOST_TEXT = 200
+_MOST_FRAMES = 128
 _INT64 = 1 << 63
 _RANKS = re.compile(r"\[[\d\s,]*\]")
 _DEFAULT = "default_pg"
@@ -59,6 +60,7 @@ class Work:
     input_sizes: Any  # as dumped
     output_sizes: Any
     dtype: str
+    place: str  # "file:line" of the innermost frame outside PyTorch; "" without stacks
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,7 @@ def _work(entry: Any, index: int) -> Work:
         input_sizes=entry.get("input_sizes"),
         output_sizes=entry.get("output_sizes"),
         dtype=_dtype(entry.get("input_dtypes")),
+        place=_place(entry.get("frames")),
     )
 
 
@@ -172,6 +175,14 @@ def _group_key(told: Any, where: str) -> tuple[str, str]:
 
 def _dtype(told: Any) -> str:
     return _shown(told[0]) if isinstance(told, list | tuple) and told and isinstance(told[0], str) else ""
+
+
+def _place(frames: Any) -> str:
+    for frame in frames[:_MOST_FRAMES] if isinstance(frames, list) else ():
+        file, line = (frame.get("filename"), frame.get("line")) if isinstance(frame, dict) else (None, None)
+        if isinstance(file, str) and file.endswith(".py") and "/torch/" not in file and type(line) is int and abs(line) < _INT64:
+            return f"{_shown(file)}:{line}"
+    return ""
 
 
 def _text(value: Any, what: str) -> str:

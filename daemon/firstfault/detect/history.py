@@ -16,6 +16,7 @@ from firstfault.text.unwrap import Record, Unwrapper
 
 _CLOCK = re.compile(CLOCK)
 _WALK = 64  # stamped lines of others that a search for one speaker's passes
+_BARE = 8  # lines without a time, after which the rest of the way is scanned for any time at all
 _PATIENCE = 4  # searches in vain after which a speaker is taken for one that gives no times
 _SPEAKERS = 4096
 
@@ -130,14 +131,13 @@ class NearTimes:
     def _walk(self, before: int, floor: int, wanted: Any, most: int) -> tuple[dict[Any, tuple[int, Stamp]], int, int]:
         """Return the stamped lines met on the way back, how far the way went, and how many they were."""
         fresh: dict[Any, tuple[int, Stamp]] = {}
-        passed = 0
-        if before <= floor or not self._has_clock(self._kept.slice(floor, before)):
-            return fresh, floor, passed
+        passed = bare = 0
         for raw in self._history.raws(before, floor, numbered=False):
-            if _CLOCK.search(raw.data) is None:
-                continue
-            line = self._history.read(raw)
-            if line.stamp.at is None:
+            line = self._history.read(raw) if _CLOCK.search(raw.data) is not None else None
+            if line is None or line.stamp.at is None:
+                bare += 1
+                if bare == _BARE and not self._has_clock(self._kept.slice(floor, raw.offset)):
+                    break
                 continue
             speaker = speaker_of(line.who)
             fresh.setdefault(None, (raw.offset, line.stamp))

@@ -9,7 +9,7 @@ import numpy
 
 _FEW = 4096  # bytes below which counting byte by byte beats the vectorised count's fixed cost
 _NEARBY = 1024  # bytes in which most lines end
-_BLOCK = 4096  # bytes that a walk back reads at a time
+_FIRST_BLOCK, _BLOCK = 512, 4096  # bytes that a walk back reads at first, and then at a time
 
 
 def count_ends(data: bytes, start: int = 0, stop: int | None = None) -> int:
@@ -91,13 +91,13 @@ class Kept:
         """Walk the lines from `before`, where one begins, back to the first that begins at or after `low`: offset and text."""
         low = max(low, self.start)
         tail = b""  # the end of a line whose start is not yet seen
-        at = before
+        at, size = before, _FIRST_BLOCK
         while at > low:
-            block_start = max(low, at - _BLOCK)
+            block_start = max(low, at - size)
             block = self.slice(block_start, at) + tail
             first = self._first_line(block, block_start)
-            yield from reversed(list(_lines(block, first, block_start)))
-            tail, at = block[:first], block_start
+            yield from _backwards(block, first, block_start)
+            tail, at, size = block[:first], block_start, _BLOCK
 
     def _first_line(self, block: bytes, offset: int) -> int:
         """Return where in a block its first whole line begins."""
@@ -108,8 +108,16 @@ class Kept:
         return after_end(block, line_stop(block, 0, len(block)), len(block))
 
 
-def _lines(block: bytes, at: int, offset: int) -> Iterator[tuple[int, bytes]]:
-    while at < len(block):
-        stop = line_stop(block, at, len(block))
-        yield offset + at, block[at:stop]
-        at = after_end(block, stop, len(block))
+def _backwards(block: bytes, first: int, offset: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of a block that begin at or after `first`, last one first; the block ends where a line ends."""
+    after = len(block)
+    while after > first:
+        stop = after
+        if block[stop - 1] == 10:
+            stop -= 1
+        if stop > first and block[stop - 1] == 13:
+            stop -= 1
+        start = block.rfind(b"\n", first, stop) + 1
+        start = max(start, block.rfind(b"\r", max(start, first), stop) + 1, first)
+        yield offset + start, block[start:stop]
+        after = start

@@ -1,0 +1,61 @@
+"""The kept bytes of a stream: lines forwards and backwards are the same lines."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from firstfault.detect.kept import Kept, after_end, count_ends, line_start, line_stop
+from firstfault.text.lines import split
+
+pieces = st.lists(st.sampled_from([b"a", b"bc", b"\n", b"\r", b"\r\n", b"x" * 700, b"y" * 5000, b"\n\n"]), max_size=40).map(b"".join)
+
+
+def forwards(data: bytes) -> list[tuple[int, bytes]]:
+    return [(start, data[start:stop]) for start, stop in split(data)]
+
+
+@given(pieces)
+def test_lines_back_are_the_lines_reversed(text: bytes) -> None:
+    """Walking back from the end gives every line with its offset, last one first."""
+    data = text + b"\n"
+    kept = Kept()
+    for at in range(0, len(data), 97):
+        kept.append(data[at : at + 97])
+    assert list(kept.lines_back(len(data), 0)) == forwards(data)[::-1]
+
+
+@given(pieces, st.integers(0, 20000))
+def test_lines_back_stop_where_told(text: bytes, low: int) -> None:
+    """No line is given that begins before the limit, and none that begins after it is left out."""
+    data = text + b"\n"
+    kept = Kept()
+    kept.append(data)
+    assert list(kept.lines_back(len(data), low)) == [line for line in forwards(data)[::-1] if line[0] >= low]
+
+
+@given(pieces, st.integers(0, 20000))
+def test_what_is_forgotten_is_gone_and_the_rest_is_there(text: bytes, before: int) -> None:
+    """Forgetting keeps exactly the bytes from the given offset on."""
+    kept = Kept()
+    for at in range(0, len(text), 61):
+        kept.append(text[at : at + 61])
+    kept.forget(before)
+    assert kept.slice(0, len(text)) == text[min(before, len(text)) :]
+    assert kept.end == len(text)
+
+
+@given(pieces)
+def test_the_line_of_a_byte(text: bytes) -> None:
+    """The line around any byte that is no line end is the one that splitting gives."""
+    for start, stop in split(text):
+        for at in {start, (start + stop) // 2, stop - 1} if stop > start else ():
+            assert (line_start(text, at), line_stop(text, at, len(text))) == (start, stop)
+        assert after_end(text, stop, len(text)) in {len(text), *(begin for begin, _ in split(text))}
+
+
+@given(st.binary(max_size=9000), st.integers(0, 9000))
+def test_counting(data: bytes, start: int) -> None:
+    """The vectorised count is the plain one."""
+    start = min(start, len(data))
+    assert count_ends(data, start) == data[start:].count(b"\n")
