@@ -27,6 +27,8 @@ class Slice:
     run: str
     number: int
     observations: tuple[Observation, ...]
+    roster: Roster | None = None  # of exactly these observations, where one was made on the way
+    clocks: Clocks | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +40,13 @@ class _Start:
 
 def cut(observations: Sequence[Observation]) -> list[Slice]:
     """Return the attempts of all runs of one job in order; a run whose logs show no restart is one attempt."""
-    runs = by_run(observations)
-    return [Slice(run, part.number, part.observations) for run in sorted(runs) for part in _cut(run, runs[run])]
+    runs = by_run(sorted(observations, key=position))
+    return [part for run in sorted(runs) for part in _cut(run, runs[run])]
+
+
+def position(one: Observation) -> tuple[str, int, str]:
+    """Return what observations are sorted by, so that nothing depends on the order in which they came."""
+    return one.stream, one.offset, one.id
 
 
 def by_run(observations: Sequence[Observation]) -> dict[str, list[Observation]]:
@@ -71,7 +78,7 @@ def _cut(run: str, observations: Sequence[Observation]) -> list[Slice]:
     base = min(hints, default=0) if len(hints) == 1 else 0
     if not bounds:
         untimed = len(hints) > 1 and not _timed(observations)
-        return _by_hint(run, observations) if untimed else [Slice(run, base, tuple(observations))]
+        return _by_hint(run, observations) if untimed else [Slice(run, base, tuple(observations), line.roster, line.clocks)]
     spans, carried = line.folder_spans(), line.carried()
     parts: dict[int, list[Observation]] = defaultdict(list)
     for one in observations:
@@ -136,6 +143,8 @@ class _Timeline:
     def _file_starts(self) -> Iterable[_Start]:
         """Per-rank files of torchrun: each `attempt_N` folder is one incarnation of its slot; it starts at its first stamp."""
         first: dict[tuple, float] = {}
+        if len({one.job.attempt for one in self.observations if one.job.attempt is not None}) < 2:
+            return
         for one in self.observations:
             at, slot = self.first(one), self._slot(one)
             if one.job.attempt is not None and at is not None and slot is not None and not one.who.agent:
@@ -166,7 +175,7 @@ class _Timeline:
         """Return a time for every observation: its own, else that of the last stamped one before it in its stream."""
         times: dict[str, float] = {}
         stream, at = "", None
-        for one in sorted(self.observations, key=lambda one: (one.stream, one.offset, one.id)):
+        for one in sorted(self.observations, key=position):
             if one.stream != stream:
                 stream, at = one.stream, None
             own = self.last(one)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from statistics import median
 
 from firstfault.correlate.roster import Roster
-from firstfault.model import Fact, Observation, Progress, Stamp
+from firstfault.model import Event, Fact, Observation, Progress, Stamp
 
 STEP_JITTER_SECS = 0.25  # ranks of one job print a finished step within a quarter of a second or so
 TIMEOUT_JITTER_SECS = 1.0  # watchdogs of one collective fire within a second: they poll
@@ -36,10 +35,12 @@ class Clocks:
         """Compare the times of shared moments; nodes that share none keep an unknown error."""
         moments: dict[str, dict[object, list[float]]] = defaultdict(lambda: defaultdict(list))
         for one in observations:
-            node = _node(one, roster)
-            for moment, at in _moments(one):
-                if len(moments[node]) < _MOMENTS_A_NODE or moment in moments[node]:
-                    moments[node][moment].append(at)
+            if isinstance(one, Event):
+                continue
+            found = moments[_node(one, roster)] if (shared := list(_moments(one))) else {}
+            for moment, at in shared:
+                if len(found) < _MOMENTS_A_NODE or moment in found:
+                    found[moment].append(at)
         return cls(_offsets({node: {key: median(times) for key, times in found.items()} for node, found in moments.items()}))
 
     def place(self, stamp: Stamp, node: str | None) -> tuple[float, float] | None:
@@ -79,7 +80,8 @@ def _offsets(moments: dict[str, dict[object, float]]) -> dict[str, Offset]:
     nodes = sorted(moments)
     if not nodes:
         return {}
-    shared = {node: sum(len(moments[node].keys() & moments[other].keys()) for other in nodes if other != node) for node in nodes[:64]}
+    known = Counter(key for found in moments.values() for key in found)
+    shared = {node: sum(known[key] - 1 for key in moments[node]) for node in nodes[:64]}
     reference = max(shared, key=lambda node: (shared[node], node))
     offsets = {reference: Offset(0.0, 0.0)}
     for node in nodes:
@@ -94,6 +96,13 @@ def _offset(ours: dict[object, float], theirs: dict[object, float]) -> Offset:
         return _robust(steps, STEP_JITTER_SECS)
     waits = [ours[key] - theirs[key] for key in ours.keys() & theirs.keys()]
     return _robust(waits, TIMEOUT_JITTER_SECS) if waits else Offset(0.0, UNKNOWN)
+
+
+def median(numbers: list[float]) -> float:
+    """Return the middle of some numbers; the library's checks cost more than the sorting."""
+    ordered = sorted(numbers)
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 def _robust(differences: list[float], jitter: float) -> Offset:

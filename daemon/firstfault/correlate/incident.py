@@ -149,7 +149,7 @@ class Correlator:
         judged = []
         for part in cut([*run.seen.values(), *run.latest.values()]):
             key = replace(run.key, run=part.run, attempt=part.number)
-            window = Window(key, part.observations, self.rules, self.limits.world_size)
+            window = Window(key, part.observations, self.rules, self.limits.world_size, part.roster, part.clocks)
             judged.append((window, decide(window)))
         return [(window, None if _restart_noise(judged, index) else decision) for index, (window, decision) in enumerate(judged)]
 

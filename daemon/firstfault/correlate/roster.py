@@ -54,6 +54,7 @@ class Roster:
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}  # node key -> node key it is an alias of
+        self._canonical: dict[str, str] = {}  # spelling -> canonical key, as far as asked; asked only once all names are learnt
         self._shown: dict[str, Counter[str]] = defaultdict(Counter)  # canonical key -> spellings
         self._address_of: dict[str, set[str]] = defaultdict(set)  # ip -> node keys
         self._by_local = Table()
@@ -78,11 +79,8 @@ class Roster:
         roster._learn_names(seen)
         facts = [one for one in seen if isinstance(one, Fact)]
         roster._learn_worlds(facts)
-        for fact in facts:
-            roster._learn(fact.who)
-        for one in seen:
-            if not isinstance(one, Fact):
-                roster._learn(one.who)
+        for who in dict.fromkeys(one.who for one in seen):
+            roster._learn(who)
         roster._learn_comms([fact for fact in facts if fact.name == "nccl-comm"])
         return roster
 
@@ -169,6 +167,12 @@ class Roster:
 
     def node(self, name: str) -> str:
         """Return the canonical key of a host name, pod name or address."""
+        known = self._canonical.get(name)
+        if known is None:
+            known = self._canonical[name] = self._canonicalise(name)
+        return known
+
+    def _canonicalise(self, name: str) -> str:
         key = node_key(name)
         if len(self._address_of.get(key, ())) == 1:
             key = next(iter(self._address_of[key]))

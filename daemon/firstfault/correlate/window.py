@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
+from firstfault.correlate.attempts import position
 from firstfault.correlate.clocks import Clocks
 from firstfault.correlate.dossier import Dossier
 from firstfault.correlate.roster import Roster
@@ -50,24 +51,31 @@ class Window:
     """
 
     def __init__(
-        self, key: JobKey, observations: Iterable[Observation], rules: RuleSet, world_size: int | None = None, roster: Roster | None = None
+        self,
+        key: JobKey,
+        observations: Iterable[Observation],
+        rules: RuleSet,
+        world_size: int | None = None,
+        roster: Roster | None = None,  # of these observations, where they are made already
+        clocks: Clocks | None = None,
     ) -> None:
         self.key = key
         self.rules = rules
-        self.observations = sorted(observations, key=lambda one: (one.stream, one.offset, one.id))
+        self.observations = sorted(observations, key=position)
         events = [one for one in self.observations if isinstance(one, Event)]
         facts = [one for one in self.observations if isinstance(one, Fact)]
         self.events = [one for one in events if self._counts(one, events, facts)]
         dropped = {id(one) for one in events} - {id(one) for one in self.events}
         if dropped:
             self.observations = [one for one in self.observations if id(one) not in dropped]
+            roster = clocks = None
         self.progress = [one for one in self.observations if isinstance(one, Progress)]
         self._facts: dict[str, list[Fact]] = defaultdict(list)
         for fact in facts:
             self._facts[fact.name].append(fact)
         self._whom: dict[int, Suspect | None] = {}  # by identity: the observations live as long as the window
         self.roster = roster or Roster.build(self.observations)
-        self.clocks = Clocks.build(self.observations, self.roster)
+        self.clocks = clocks or Clocks.build(self.observations, self.roster)
         self._stated_world = world_size
 
     def _counts(self, event: Event, events: list[Event], facts: list[Fact]) -> bool:

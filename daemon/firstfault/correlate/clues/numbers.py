@@ -8,14 +8,14 @@ Lies: the rank named in an overflow message is the one that prints for all.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from firstfault.correlate.clues.base import Finding
 from firstfault.correlate.dossier import Dossier
 from firstfault.correlate.suspects import Suspect, labels
 from firstfault.correlate.window import Window, lines_of
 from firstfault.model import Fact
-from firstfault.rules.numbers import FEWEST, misbehaves
+from firstfault.rules.numbers import FEWEST, JUMP, misbehaves
 
 NAN = "loss-nan"
 
@@ -32,15 +32,16 @@ def findings(window: Window) -> Iterator[Finding]:
 
 def _spikes(window: Window) -> Iterator[Finding]:
     """A loss that jumped and stayed up: printed by one for all or alike on all it is the model's, on one of many it is that rank's."""
-    jumped = {suspect: place for suspect, dossier in window.processes.items() if (place := spike(dossier))}
-    printing = [suspect for suspect, dossier in window.processes.items() if len(series(dossier)) > _LASTING]
+    told = {suspect: series(dossier) for suspect, dossier in window.processes.items()}
+    jumped = {suspect: place for suspect, pairs in told.items() if (place := spike(pairs))}
+    printing = [suspect for suspect, pairs in told.items() if len(pairs) > _LASTING]
     if jumped:
         suspects = tuple(sorted(jumped)) if 2 * len(jumped) <= len(printing) and len(printing) > 2 else ()
         first = min(jumped.values())
         who = labels(suspects) if suspects else "the job"
-        told = [dossier.progress[-1] for dossier in (window.processes[one] for one in sorted(jumped)[:2])]
+        shown = [window.processes[one].progress[-1] for one in sorted(jumped)[:2]]
         yield Finding(
-            "own-cause", "loss-jumped", suspects, f"the loss of {who} jumped at step {first:g} and stayed up", lines_of(*told), SPIKE
+            "own-cause", "loss-jumped", suspects, f"the loss of {who} jumped at step {first:g} and stayed up", lines_of(*shown), SPIKE
         )
 
 
@@ -50,12 +51,14 @@ def series(dossier: Dossier) -> list[tuple[float, float]]:
     return sorted(pairs.items())
 
 
-def spike(dossier: Dossier) -> float | None:
+def spike(pairs: Sequence[tuple[float, float]]) -> float | None:
     """Return the first step of a jump that lasted; None where the loss kept to its usual spread."""
-    pairs = series(dossier)
     values = [loss for _, loss in pairs]
     for index in range(FEWEST, len(values) - _LASTING + 1):
         before = values[max(0, index - 64) : index]
+        lowest = min(before)
+        if lowest > 0 and values[index] <= (1 + JUMP) * lowest:
+            continue  # no jump from the lowest is one from the middle, which costs more to find
         if all(misbehaves("spike", [*before, value]) for value in values[index : index + _LASTING]):
             return pairs[index][0]
     return None
