@@ -107,7 +107,10 @@ def stream(path: str, written: float | None = T + TIMEOUT + 30.0, **labels: str)
 
 
 def judge(
-    dumps: Mapping[int, dict[str, Any]], logs: Mapping[str, str] | None = None, written: float | None = T + TIMEOUT + 30.0, prefix: str = "nccl_trace_rank_"
+    dumps: Mapping[int, dict[str, Any]],
+    logs: Mapping[str, str] | None = None,
+    written: float | None = T + TIMEOUT + 30.0,
+    prefix: str = "nccl_trace_rank_",
 ) -> tuple[Attempt, ...]:
     """Feed logs and dumps to a pipeline and return what it finds."""
     pipeline = Pipeline(load(), Settings())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import pickle
 import struct
@@ -26,8 +27,12 @@ TORCH = st.recursive(TORCH_ATOMS, lambda inner: st.lists(inner) | st.lists(inner
 
 @given(PLAIN, st.integers(min_value=2, max_value=5))
 def test_plain_values_are_read_as_the_library_reads_them(value, protocol):
-    """Every plain value comes back, from every protocol that holds no line-based numbers; what is shared stays shared."""
+    """Every plain value comes back, from every binary protocol; what is shared stays shared."""
     data = pickle.dumps([value, value], protocol)
+    if protocol < 3 and any(name in data for name in (b"c_codecs\nencode\n", b"c__builtin__\nbytes\n")):  # they write bytes as calls
+        with pytest.raises(Refused, match="opcode GLOBAL"):
+            loads(data)
+        return
     found = loads(data)
     assert found == pickle.loads(data) == [value, value]
     assert not isinstance(value, list | dict) or found[0] is found[1]
@@ -87,16 +92,16 @@ def _laughs(levels: int) -> bytes:
 
 
 BOMBS = {
-    "nested tuples as a key": (b"\x80\x02}" + _laughs(200)[2:] + b"Ns.", "key that is neither text nor a number"),
-    "a deep tuple as a key": (b"\x80\x02})" + b"\x85" * 300_000 + b"Ns.", "key that is neither text nor a number"),
+    "nested tuples as a key": (_laughs(200) + b"}h\xc8Ns.", "key that is neither text nor a number"),
+    "a deep tuple as a key": (b"\x80\x02})" + b"\x85" * 40_000 + b"Ns.", "key that is neither text nor a number"),
     "a list as a key": (b"\x80\x02}]Ns.", "key that is neither text nor a number"),
     "text that is not there": (b"\x80\x02X\xff\xff\xff\x7f.", "cut or damaged"),
     "bytes that are not there": (b"\x80\x04\x8e" + struct.pack("<Q", 1 << 60) + b".", "cut or damaged"),
     "a number of gigabytes": (b"\x80\x02\x8b\xff\xff\xff\x7f", "opcode LONG4"),
     "a number of 255 bytes": (b"\x80\x02\x8a\xff" + b"\x01" * 255 + b".", "number of 255 bytes"),
     "a number in digits": (b"\x80\x02I" + b"9" * 100_000 + b"\n.", "opcode INT"),
-    "containers for ever": (b"\x80\x02" + b"}" * 2_000_000 + b".", "more than 1,000,000 containers"),
-    "operations for ever": (b"\x80\x02" + b"N" * 6_000_000 + b".", "more than 5,000,000 operations"),
+    "containers for ever": (b"\x80\x02" + b"}" * 50_001 + b".", "more than 50,000 containers"),
+    "operations for ever": (b"\x80\x02" + b"N" * 200_001 + b".", "more than 200,000 operations"),
     "marks for ever": (b"\x80\x02" + b"(" * 1_000_000 + b".", "nested deeper than 64"),
     "nothing at the end": (b"\x80\x02", "cut or damaged"),
     "two values": (b"\x80\x02NN.", "does not end in one value"),
@@ -118,19 +123,19 @@ def test_bombs_are_refused_in_bounded_time_and_memory(kind):
     begun = time.process_time()
     try:
         with pytest.raises(Refused, match=reason):
-            loads(data)
-        assert tracemalloc.get_traced_memory()[1] < 300 << 20
+            loads(data, Limits(most_operations=200_000, most_containers=50_000))
+        assert tracemalloc.get_traced_memory()[1] < 30 << 20
     finally:
         tracemalloc.stop()
-    assert time.process_time() - begun < 60
+    assert time.process_time() - begun < 20
 
 
 def test_a_slot_with_a_large_number_costs_what_it_holds():
     """The library reserves room for all slots below; here one slot is one slot."""
-    data = b"\x80\x02Nr\xff\xff\xff\xff0j\xff\xff\xff\xff.".replace(b"0j", b"r\x01\x00\x00\x00")
+    data = b"\x80\x02](Nr\xff\xff\xff\xffj\xff\xff\xff\xffe."
     tracemalloc.start()
     try:
-        assert loads(data) is None
+        assert loads(data) == [None, None]
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
@@ -153,7 +158,5 @@ def test_a_real_dump_that_is_cut_anywhere_is_refused(cut):
 @given(st.binary(max_size=200))
 def test_noise_is_read_or_refused_and_nothing_else(noise):
     """No bytes lead to any other error."""
-    try:
+    with contextlib.suppress(Refused):
         loads(b"\x80\x02" + noise)
-    except Refused:
-        pass
