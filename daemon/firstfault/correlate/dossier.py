@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from firstfault.correlate.suspects import Suspect
 from firstfault.model import Event, Fact, Progress
+
+
+# A traceback's lines are indented, its last, the exception, is not; before them may stand an envelope's stamp and tags of the speaker.
+_INDENTED = re.compile(r'(?:\S+Z std(?:out|err) [FP] )?(?:\[[^\]]{1,24}\]:? ?|\d+: )*(?: {2,}(?:File "|\S)|Traceback \(most recent call last\))')
 
 
 @dataclass(slots=True)
@@ -48,6 +53,11 @@ class Dossier:
     def waited(self) -> bool:
         """Tell whether it complained of others: a time-out or a lost peer."""
         return bool(self.waits or self.losses)
+
+    @property
+    def torn(self) -> bool:
+        """Tell whether its last words break off inside a traceback, so that it failed of something that the log does not name."""
+        return any(one.last_line is not None and _INDENTED.match(one.last_line.text) for one in self.progress)
 
     @property
     def faults(self) -> list[Event]:

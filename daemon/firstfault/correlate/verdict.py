@@ -16,6 +16,7 @@ from firstfault.correlate.window import Window
 from firstfault.model import Candidate, Clue, Collateral, Event, Fact, Line, Scope, Verdict
 
 NAME_ABOVE = 0.6  # share of the probability from which a name is given
+DECISIVE_FROM = 3.0  # a clue of the initiator's own at least this strong settles an incident at once
 EXTERNAL_BELOW = 3.0  # an own cause at least this strong makes a later stop from outside a consequence
 TOGETHER = 0.3  # suspects of one finding within this many log-odds are named together
 _EXCUSES = frozenset(
@@ -241,12 +242,21 @@ def _strongest(window: Window, scales: _Scales, findings: list[Finding]) -> tupl
     top = min(suspect for suspect, score in scales.scores.items() if score == best)
     team = _team(scales, top, best)
     share = _share(scales, team, best)
-    if share < NAME_ABOVE:
+    if share < NAME_ABOVE or _perhaps_shared(window, scales, team):
         return _undetermined(window, scales, findings)
     fingerprint = _fingerprint(
         window, scales.behind[top], [one for one in findings if one.kind == "node" and not one.suspects]
     ) or _loudest(window)
     return _named(window, team, share, fingerprint), fingerprint
+
+
+def _perhaps_shared(window: Window, scales: _Scales, team: tuple[Suspect, ...]) -> bool:
+    """Tell whether the named rest on their own words alone, and others may have said the same."""
+    behind = [finding for suspect in team for finding in scales.behind[suspect] if finding.weight > 0]
+    own = [finding.event for finding in behind if finding.kind == "own-cause" and finding.event is not None]
+    if not own or any(finding.kind in _HARD | {"earlier"} and finding.kind != "own-cause" for finding in behind):
+        return False
+    return any(symmetry.perhaps_shared(window, event, team) for event in own)
 
 
 def _team(scales: _Scales, top: Suspect, best: float) -> tuple[Suspect, ...]:
@@ -362,7 +372,7 @@ def _decision(window: Window, findings: list[Finding], verdict: Verdict, fingerp
         candidates,
         missing_facts(window, verdict, fingerprint),
     )
-    own = any(clue.kind in ("own-cause", "exit", "node", "outside") and clue.weight >= weight("exit-abort") for clue in clues)
+    own = any(clue.kind in ("own-cause", "exit", "node", "outside") and clue.weight >= DECISIVE_FROM for clue in clues)
     return Decision(
         complete,
         fingerprint,

@@ -30,9 +30,9 @@ WEIGHTS = MappingProxyType(
         # exits
         "exit-crash": Weight(4.2, "SIGSEGV, SIGBUS, SIGILL, SIGFPE come from the process itself"),
         "exit-killed": Weight(3.8, "SIGKILL comes from the kernel or an operator, never from a peer; launchers' own kills are told apart"),
-        "exit-abort": Weight(3.2, "SIGABRT without any wait or loss of its own before it"),
+        "exit-abort": Weight(2.4, "SIGABRT without any wait or loss of its own before it; but who aborts says why, so its words are lost"),
         "exit-silent-code": Weight(3.4, "an exit code that is neither success nor the generic 1, with no word: sys.exit in user code"),
-        "exit-silent-one": Weight(1.6, "exit code 1 without a traceback: its stderr may be lost"),
+        "exit-silent-one": Weight(0.3, "exit code 1 without a traceback: its words are lost, and victims end so too"),
         "exit-oom-kill": Weight(4.6, "the kernel named the process that it killed"),
         "finished-early": Weight(3.2, "a rank that ended well while others still wait for it left a collective early"),
         "frozen": Weight(2.6, "SIGTERM was not heeded: the process hung in the kernel or in native code"),
@@ -47,7 +47,8 @@ WEIGHTS = MappingProxyType(
         "idle": Weight(1.6, "all it enqueued had completed while others waited: it was busy elsewhere"),
         "ahead": Weight(3.0, "it went on to a later step than all others: it left out a collective they are still in"),
         "odd-call": Weight(2.6, "its traceback stands in another collective call than those of all other waiters"),
-        "size-mismatch-reporter": Weight(1.3, "gloo aborts the receiver of a wrong size: as often the odd one as its neighbour"),
+        "size-mismatch-short": Weight(1.1, "it expected a little less than came: a short last batch is the usual cause, and it has it"),
+        "size-mismatch-reporter": Weight(0.5, "gloo aborts the receiver of a wrong size: as often the odd one as its neighbour"),
         # silence
         "silent-waiters": Weight(3.4, "all others report that they waited; it was heard before and says nothing"),
         "silent-unheard": Weight(2.2, "all others wait, it was never heard, and its log is among those that would show it"),

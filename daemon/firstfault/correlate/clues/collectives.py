@@ -163,7 +163,7 @@ def _behind(window: Window, group: Group) -> Iterator[Finding]:
         fact.values["seq"]
         for facts in group.counts.values()
         for fact in facts
-        if isinstance(fact.values.get("seq"), int) and fact.name == "collective-status"
+        if isinstance(fact.values.get("seq"), int) and fact.name == "collective-status" and "completed" in fact.values
     )
     if not stuck:
         return
@@ -271,5 +271,12 @@ def _sizes(window: Window) -> Iterator[Finding]:
     for fact in window.facts("size-mismatch"):
         suspect = window.who(fact)
         if suspect is not None and suspect.kind != "node":
-            text = f"{label(suspect)} got {fact.values.get('got')} bytes where it expected {fact.values.get('expected')}"
-            yield Finding("behind", "size-mismatch-reporter", (suspect,), text, lines_of(fact), MISMATCH)
+            got, expected = fact.values.get("got"), fact.values.get("expected")
+            name = "size-mismatch-short" if _alike_sizes(got, expected) else "size-mismatch-reporter"
+            text = f"{label(suspect)} got {got} bytes where it expected {expected}"
+            yield Finding("behind", name, (suspect,), text, lines_of(fact), MISMATCH)
+
+
+def _alike_sizes(got: object, expected: object) -> bool:
+    """Tell whether two sizes look like one operation over batches of different length, not like two operations."""
+    return isinstance(got, int) and isinstance(expected, int) and 0 < expected < got < 2 * expected

@@ -59,7 +59,7 @@ def _ended(window: Window, dossier: Dossier) -> tuple[str, str, str | None] | No
 
 def _explained(window: Window, dossier: Dossier) -> bool:
     """Its own words explain the end; words or waits that nobody owns may be those of a process known by pid or local rank only."""
-    if dossier.events or dossier.waited:
+    if dossier.events or dossier.waited or dossier.torn:
         return True
     return dossier.suspect.rank is None and (window.unowned_words or bool(window.waiters))
 

@@ -16,6 +16,7 @@ from firstfault.correlate.window import Window
 from firstfault.model import Event
 
 EXCEPTION = "unclassified-exception"
+_LIBRARY = ("gloo::", "c10::Dist", "c10d::", "ncclx::")  # C++ exceptions of collectives
 
 
 def findings(window: Window) -> Iterator[Finding]:
@@ -44,10 +45,16 @@ def _rank(event: Event) -> int:
 def weight_name(event: Event, owned: bool = True) -> str:
     """Return the row of the table of weights that fits an event."""
     if event.fingerprint == EXCEPTION:
-        return "own-exception"
+        return "own-either" if hearsay(event) else "own-exception"
     if event.role == "either":
         return "own-either"
     return "own-initiating" if owned else "own-unowned"
+
+
+def hearsay(event: Event) -> bool:
+    """Tell whether an unknown exception speaks of others as often as of its speaker: a launcher's own, or the communication library's."""
+    name = event.statement.exception if event.statement is not None else ""
+    return event.who.agent or name.startswith(_LIBRARY) or name.rpartition(".")[2].startswith("Dist")
 
 
 def title(window: Window, event: Event) -> str:

@@ -23,6 +23,9 @@ LATE = "rank-late-start"
 NODE = "node-failure"
 
 
+_FEWEST_WAITERS = 3  # fewer may be a part of a log, and their highest number not the last rank
+
+
 def findings(window: Window) -> Iterator[Finding]:
     """Yield silent, frozen, early-finished and late ranks."""
     yield from _silent(window)
@@ -43,14 +46,16 @@ def _mute(window: Window, suspect: Suspect) -> bool:
     dossier = window.dossiers.get(suspect)
     if dossier is None:
         return True
-    own_end = dossier.code is not None and signal_of(dossier.code) not in (9, 15) and dossier.code != 1
-    return not (dossier.waited or dossier.events or dossier.finishes or own_end)
+    own_end = dossier.code is not None and signal_of(dossier.code) not in (9, 15)
+    return not (dossier.waited or dossier.events or dossier.finishes or dossier.torn or own_end)
 
 
 def _silent(window: Window) -> Iterator[Finding]:
     mute = silent_ranks(window)
     waiting = len([one for one in window.waiters if one.rank is not None])
     if not mute or waiting < 1 or 2 * len(mute) > max(waiting, 2) or not (timed_out(window) or _all_point_at(window, mute)):
+        return
+    if _all_joined(window):
         return
     heard = [rank for rank in mute if of_rank(rank) in window.dossiers and window.dossiers[of_rank(rank)].spoke]
     unheard = [rank for rank in mute if rank not in heard and visible(window, rank)]
@@ -65,7 +70,7 @@ def _silent(window: Window) -> Iterator[Finding]:
             lines_of(*last),
             SILENT,
         )
-    elif unheard and len(unheard) == 1 and waiting >= 2:
+    elif unheard and len(unheard) == 1 and waiting >= _FEWEST_WAITERS:
         suspects = tuple(of_rank(rank) for rank in unheard)
         yield Finding(
             "silence", "silent-unheard", suspects, f"all others that must exist wait; {labels(suspects)} is never heard", (), SILENT
@@ -101,6 +106,17 @@ def _stopped(window: Window, suspect: Suspect) -> bool:
     if dossier is None or not dossier.spoke:
         return False
     return not (dossier.waited or dossier.events or dossier.finishes or dossier.exits or dossier.closings)
+
+
+def _all_joined(window: Window) -> bool:
+    """Tell whether nobody can be missing from what the others wait in: the first collective of a communicator that is complete.
+
+    NCCL's communicator is made by the group's first collective, and completes on nobody before all its members have come.
+    """
+    waits = window.facts("collective-timeout")
+    first = bool(waits) and all(isinstance(fact.values.get("seq"), int) and fact.values["seq"] <= 1 for fact in waits)
+    complete = [fact.values.get("nranks") for fact in window.facts("nccl-comm") if fact.values.get("phase") == "complete"]
+    return first and any(isinstance(size, int) and size >= len(window.ranks_known) for size in complete)
 
 
 def timed_out(window: Window) -> bool:

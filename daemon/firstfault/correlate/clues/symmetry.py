@@ -7,7 +7,7 @@ Lies: when one rank's error text was broadcast and printed by all (checkpoint pl
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from firstfault.correlate.clues.base import Finding
@@ -17,6 +17,7 @@ from firstfault.correlate.window import Window
 from firstfault.model import Event
 
 SHARED_CAUSES = frozenset({"configuration", "code", "framework"})
+_OFTEN_SHARED = SHARED_CAUSES | {"data", "unknown"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,26 @@ def _innocents(window: Window, suspects: set[Suspect], node: str) -> bool:
     others = [(suspect, dossier) for suspect, dossier in window.processes.items() if suspect not in suspects]
     here = [dossier for suspect, dossier in others if window.node_of(suspect) == node and (dossier.waited or dossier.collateral)]
     return not here and any(window.node_of(suspect) != node for suspect, _ in others)
+
+
+def perhaps_shared(window: Window, event: Event, team: tuple[Suspect, ...]) -> bool:
+    """Tell whether others may have met the same fault, of a kind that ranks share, though the log shows it whole on one side only.
+
+    Three traces of a fault whose telling line is missing: words that break off in a traceback or leave only the advice that follows an
+    error, the same less telling symptom, and the same symptom printed more often than it has speakers.
+    """
+    if window.category(event.fingerprint) not in _OFTEN_SHARED:
+        return False
+    mine = [one for suspect in team for one in window.dossiers[suspect].events]
+    vague = {one.fingerprint for one in mine if one.role == "either" and one.fingerprint != event.fingerprint}
+    advised = {window.who(fact) for fact in window.facts("note") if fact.values.get("what") == "advice"}
+    others = [(suspect, dossier) for suspect, dossier in window.processes.items() if suspect not in team and not dossier.waited]
+    for suspect, dossier in others:
+        said = dossier.torn or (suspect in advised and not dossier.events)
+        if (said and not dossier.collateral) or any(one.fingerprint in vague and one.role == "either" for one in dossier.events):
+            return True
+    unowned = Counter(one.symptom for one in window.events if one.fingerprint == event.fingerprint and window.who(one) is None)
+    return any(count > len(team) for count in unowned.values())
 
 
 def _by_exit(window: Window, findings: list[Finding]) -> Symmetry | None:
