@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from firstfault.correlate.attempts import cut
-from firstfault.correlate.verdict import Decision, decide
+from firstfault.correlate.verdict import Decision, decide_all
 from firstfault.correlate.window import Window
 from firstfault.model import Attempt, Change, ChangeKind, Event, Fact, Incident, JobKey, Observation, Progress
 from firstfault.rules.catalogue import RuleSet
@@ -31,7 +31,10 @@ class Limits:
     world_size: int | None = None
 
 
-Place = tuple[str, int]  # run and attempt of an incident within its job
+Place = tuple[str, int, int]  # run, attempt and ordinal of an incident within its job
+
+
+Judged = tuple[Window, tuple[Decision, ...]]
 
 
 @dataclass(slots=True)
@@ -145,23 +148,22 @@ class Correlator:
 
     # judging
 
-    def _slices(self, run: _Run) -> list[tuple[Window, Decision | None]]:
-        judged = []
+    def _slices(self, run: _Run) -> list[Judged]:
+        judged: list[Judged] = []
         for part in cut([*run.seen.values(), *run.latest.values()]):
             key = replace(run.key, run=part.run, attempt=part.number)
             window = Window(key, part.observations, self.rules, self.limits.world_size, part.roster, part.clocks)
-            judged.append((window, decide(window)))
-        return [(window, None if _restart_noise(judged, index) else decision) for index, (window, decision) in enumerate(judged)]
+            judged.append((window, decide_all(window)))
+        return [(window, () if _restart_noise(judged, index) else decisions) for index, (window, decisions) in enumerate(judged)]
 
     def _review(self, run: _Run, now: float | None) -> list[Change]:
         run.dirty = False
         changes: list[Change] = []
         judged = self._slices(run)
         run.attempts = ()
-        for window, decision in judged:
-            number = _place(window.key)
-            if decision is not None:
-                changes += self._update(run, number, window, decision, now)
+        for window, decisions in judged:
+            for ordinal, decision in enumerate(decisions):
+                changes += self._update(run, (*_attempt_of(window.key), ordinal), window, decision, now)
         changes += self._recover(run, judged, now)
         run.attempts = tuple(self._attempt(run, window) for window, _ in judged)
         return changes
@@ -190,9 +192,9 @@ class Correlator:
         opened = decision.opened_at
         historic = known.historic if known else bool(now is not None and opened is not None and now - opened > self.limits.historic_secs)
         return Incident(
-            id=incident_id(window.key, 0),
+            id=incident_id(window.key, number[2]),
             key=window.key,
-            ordinal=0,
+            ordinal=number[2],
             state=known.state if known else "open",
             fingerprint=decision.fingerprint,
             verdict=decision.verdict,
@@ -209,13 +211,13 @@ class Correlator:
             evidence=decision.evidence,
         )
 
-    def _recover(self, run: _Run, judged: list[tuple[Window, Decision | None]], now: float | None) -> list[Change]:
+    def _recover(self, run: _Run, judged: list[Judged], now: float | None) -> list[Change]:
         """A later attempt that makes progress ends the incidents of the earlier ones."""
         changes: list[Change] = []
-        going = [_place(w.key) for w, _ in judged if _progresses(w, self.limits.recover_steps)]
+        going = [_attempt_of(w.key) for w, _ in judged if _progresses(w, self.limits.recover_steps)]
         latest = max(going, default=("", -1))
         for number, incident in sorted(run.incidents.items()):
-            if number < latest and incident.state == "settled" and now is not None:
+            if number[:2] < latest and incident.state == "settled" and now is not None:
                 changes.append(self._put(run, number, replace(incident, state="recovered", closed_at=now), "recovered", now, incident))
         return changes
 
@@ -243,15 +245,16 @@ class Correlator:
 
     def _attempts(self, run: _Run) -> tuple[Attempt, ...]:
         made = run.attempts or tuple(self._attempt(run, window) for window, _ in self._slices(run))
-        return tuple(replace(one, incidents=self._of(run, _place(one.key))) for one in made)
+        return tuple(replace(one, incidents=self._of(run, _attempt_of(one.key))) for one in made)
 
-    def _of(self, run: _Run, number: Place) -> tuple[Incident, ...]:
-        incident = run.incidents.get(number)
-        return (incident,) if incident else ()
+    def _of(self, run: _Run, attempt: tuple[str, int]) -> tuple[Incident, ...]:
+        return tuple(incident for place, incident in sorted(run.incidents.items()) if place[:2] == attempt)
 
     def _attempt(self, run: _Run, window: Window) -> Attempt:
         context = {str(f.values.get("name")): str(f.values.get("value", "")) for f in window.facts("version", "layout", "setting")}
-        return Attempt(window.key, window.world_size, window.ranks_heard, window.roster.nodes, self._of(run, _place(window.key)), context)
+        return Attempt(
+            window.key, window.world_size, window.ranks_heard, window.roster.nodes, self._of(run, _attempt_of(window.key)), context
+        )
 
     # persistence
 
@@ -281,7 +284,7 @@ def speaker(one: Progress) -> tuple:
     return one.stream, one.job, one.who.rank, one.who.local_rank, one.who.node, one.who.pid, one.who.agent
 
 
-def _place(key: JobKey) -> Place:
+def _attempt_of(key: JobKey) -> tuple[str, int]:
     return key.run, key.attempt or 0
 
 
@@ -304,13 +307,17 @@ def _material(before: Incident, after: Incident) -> bool:
     return bool(one.nodes and two.nodes) and one.nodes != two.nodes
 
 
-def _restart_noise(judged: list[tuple[Window, Decision | None]], index: int) -> bool:
+def _restart_noise(judged: list[Judged], index: int) -> bool:
     """A restart that never got going and shows no fault of its own failed of what ended the attempt before it."""
-    window, decision = judged[index]
-    if index == 0 or decision is None or _progresses(window, 1):
+    window, decisions = judged[index]
+    if index == 0 or not decisions or _progresses(window, 1):
         return False
     earlier = [known for before, known in judged[:index] if before.key.run == window.key.run]
-    hard = any(clue.kind in ("own-cause", "exit", "node", "outside") and clue.weight >= 3.0 for clue in decision.verdict.clues)
+    hard = any(
+        clue.kind in ("own-cause", "exit", "node", "outside") and clue.weight >= 3.0
+        for decision in decisions
+        for clue in decision.verdict.clues
+    )
     return any(earlier) and not hard
 
 

@@ -101,6 +101,6 @@ def load_run(saved: Mapping[str, Any], kind: Any) -> Any:
     run.seen = {one.id: one for one in map(load_observation, saved["seen"])}
     run.latest = {speaker(one): one for one in map(load_observation, saved["latest"])}
     run.evidence_at, run.first_at, run.dropped = saved["evidence_at"], saved["first_at"], saved["dropped"]
-    run.incidents = {(name, number): load(model.Incident, incident) for name, number, incident in saved["incidents"]}
+    run.incidents = {(name, number, ordinal): load(model.Incident, incident) for name, number, ordinal, incident in saved["incidents"]}
     run.dirty = bool(run.incidents)
     return run

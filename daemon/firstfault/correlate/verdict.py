@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from typing import Any
 
 from firstfault.correlate.clues import gather, symmetry
 from firstfault.correlate.clues.base import Finding
 from firstfault.correlate.clues.silence import silent_ranks
+from firstfault.correlate.independence import unrelated
 from firstfault.correlate.missing import missing_facts
 from firstfault.correlate.suspects import Suspect, label, labels, of_node
 from firstfault.correlate.weights import weight
@@ -58,12 +60,39 @@ class _Scales:
 
 def decide(window: Window) -> Decision | None:
     """Return the decision over one attempt; None where nothing failed in it."""
+    return next(iter(decide_all(window)), None)
+
+
+def decide_all(window: Window) -> tuple[Decision, ...]:
+    """Return a decision for each failure of one attempt: the one that ended it, then any that have nothing to do with it."""
     findings = gather(window)
     if not failed(window, findings):
-        return None
-    scales = weigh(window, findings)
-    verdict, fingerprint = _judge(window, findings, scales)
-    return _decision(window, findings, verdict, fingerprint)
+        return ()
+    verdict, fingerprint = _judge(window, findings, weigh(window, findings))
+    first = _decision(window, findings, verdict, fingerprint)
+    named = [suspect for suspect in window.dossiers if _is_named(window, suspect, verdict)]
+    return first, *(_further(window, group) for group in unrelated(window, findings, named, fingerprint))
+
+
+def _is_named(window: Window, suspect: Suspect, verdict: Verdict) -> bool:
+    if suspect.rank is not None:
+        return suspect.rank in verdict.ranks
+    return verdict.scope == "node" and suspect.node is not None and window.roster.shown(suspect.node) in verdict.nodes
+
+
+def _further(window: Window, group: list[Finding]) -> Decision:
+    """Decide a failure that has nothing to do with the first: its own suspects, its own lines, nobody who followed."""
+    fingerprint = group[0].fingerprint or "unclassified-exception"
+    suspects = tuple(sorted({suspect for finding in group for suspect in finding.suspects}))
+    verdict = _named(window, suspects, 0.9, fingerprint)
+    made = Verdict(**{**_fields(verdict), "clues": _clues(window, group, verdict)})
+    moment = min(finding.moment for finding in group if finding.moment is not None)
+    lines = tuple(line for finding in group for line in finding.lines)[:12]
+    return Decision(made, fingerprint, window.severity(fingerprint), (), (), (), lines, moment[0], True)
+
+
+def _fields(verdict: Verdict) -> dict[str, Any]:
+    return {name: getattr(verdict, name) for name in Verdict.__slots__}
 
 
 # did anything fail?
@@ -360,18 +389,8 @@ def _loudest(window: Window) -> str:
 def _decision(window: Window, findings: list[Finding], verdict: Verdict, fingerprint: str) -> Decision:
     clues = _clues(window, findings, verdict)
     candidates = _candidates(weigh(window, findings))
-    complete = Verdict(
-        verdict.scope,
-        verdict.ranks,
-        verdict.nodes,
-        verdict.local_ranks,
-        verdict.processes,
-        verdict.confidence,
-        verdict.summary,
-        clues,
-        candidates,
-        missing_facts(window, verdict, fingerprint),
-    )
+    missing = missing_facts(window, verdict, fingerprint)
+    complete = Verdict(**{**_fields(verdict), "clues": clues, "candidates": candidates, "missing": missing})
     own = any(clue.kind in ("own-cause", "exit", "node", "outside") and clue.weight >= DECISIVE_FROM for clue in clues)
     return Decision(
         complete,

@@ -13,6 +13,7 @@ from firstfault.correlate.dossier import Dossier
 from firstfault.correlate.roster import Roster
 from firstfault.correlate.suspects import Suspect, of_rank
 from firstfault.detect.conditions import holds, pending
+from firstfault.detect.scene import Scene
 from firstfault.model import Event, Fact, JobKey, Line, Observation, Progress
 from firstfault.rules.catalogue import RuleSet
 
@@ -64,7 +65,7 @@ class Window:
         self.observations = sorted(observations, key=position)
         events = [one for one in self.observations if isinstance(one, Event)]
         facts = [one for one in self.observations if isinstance(one, Fact)]
-        self.events = [one for one in events if self._counts(one, events, facts)]
+        self.events = self._counting(events, facts)
         dropped = {id(one) for one in events} - {id(one) for one in self.events}
         if dropped:
             self.observations = [one for one in self.observations if id(one) not in dropped]
@@ -78,11 +79,19 @@ class Window:
         self.clocks = clocks or Clocks.build(self.observations, self.roster)
         self._stated_world = world_size
 
-    def _counts(self, event: Event, events: list[Event], facts: list[Fact]) -> bool:
-        """Judge the conditions of a symptom that look beyond its own stream."""
-        entry = self.rules.entries.get(event.fingerprint)
-        symptom = next((one for one in entry.symptoms if one.id == event.symptom), None) if entry else None
-        return symptom is None or not pending(symptom) or holds(event, symptom, events, facts)
+    def _counting(self, events: list[Event], facts: list[Fact]) -> list[Event]:
+        """Leave out the events whose symptom has conditions beyond its own stream that do not hold."""
+        asking = {
+            (entry.fingerprint, symptom.id): symptom
+            for name in {event.fingerprint for event in events}
+            if (entry := self.rules.entries.get(name))
+            for symptom in entry.symptoms
+            if pending(symptom)
+        }
+        if not asking:
+            return events
+        scene = Scene(asking.values(), events, facts)
+        return [one for one in events if (symptom := asking.get((one.fingerprint, one.symptom))) is None or holds(one, symptom, scene)]
 
     def facts(self, *names: str) -> list[Fact]:
         """Return the facts of these names in reading order."""

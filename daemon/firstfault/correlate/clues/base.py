@@ -21,6 +21,7 @@ class Finding:
     fingerprint: str | None = None  # the entry that this finding speaks for
     event: Event | None = None
     scale: float = 1.0  # part of the table's weight that applies
+    moment: tuple[float, float] | None = None  # (seconds on the common scale, ± error) of the fault it rests on
 
     @property
     def weight(self) -> float:

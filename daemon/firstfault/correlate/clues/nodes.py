@@ -42,14 +42,8 @@ def _devices(window: Window) -> Iterator[Finding]:
         name = "node-fault" if suspect is None or suspect.kind == "node" else "node-fault-mapped"
         whom = (suspect,) if suspect is not None else ()
         words = f"Xid {code}" if code is not None else fact.values.get("what", "a GPU fault")
-        yield Finding(
-            "node",
-            name,
-            whom,
-            f"{label(suspect) if suspect else 'a machine of the job'}: the kernel reports {words}",
-            lines_of(fact),
-            window.fingerprint_at(fact),
-        )
+        text = f"{label(suspect) if suspect else 'a machine of the job'}: the kernel reports {words}"
+        yield Finding("node", name, whom, text, lines_of(fact), window.fingerprint_at(fact), moment=window.when(fact))
 
 
 def _faults(window: Window) -> Iterator[Finding]:

@@ -25,9 +25,9 @@ def findings(window: Window) -> Iterator[Finding]:
         best = best_fault(window, dossier.faults)
         if best is not None and not went_on(window, suspect, best):
             name = weight_name(best, owned=suspect.kind != "node")
-            yield Finding(
-                "own-cause", name, (suspect,), f"{label(suspect)} reports {title(window, best)}", best.lines[-3:], best.fingerprint, best
-            )
+            text = f"{label(suspect)} reports {title(window, best)}"
+            lines, moment = best.lines[-3:], window.when(best)
+            yield Finding("own-cause", name, (suspect,), text, lines, best.fingerprint, best, moment=moment)
 
 
 def best_fault(window: Window, faults: list[Event]) -> Event | None:

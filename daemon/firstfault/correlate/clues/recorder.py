@@ -50,14 +50,14 @@ class _Group:
         counts = Counter(open_at.values())
         self.waiting_at = min(counts, key=lambda number: (-counts[number], number))
         self.waiters = tuple(sorted(open_at))
-        self.late = tuple(rank for rank in self.expected() if rank in whole and self._is_late(rank, self.waiting_at))
+        done = Counter({rank: fact.values["completed"] for rank, fact in self.parts.items() if "completed" in fact.values}).most_common(2)
+        self.late = tuple(rank for rank in self.expected() if rank in whole and self._is_late(rank, self.waiting_at, done))
         self.unknown = tuple(rank for rank in self.expected() if rank not in present)
 
-    def _is_late(self, rank: int, number: int) -> bool:
+    def _is_late(self, rank: int, number: int, done: list[tuple[int, int]]) -> bool:
         """No collective completes without all: where one after the rank's last is complete elsewhere, its dump is older than theirs."""
         last = self._enqueued(rank)
-        done = [fact.values["completed"] for other, fact in self.parts.items() if other != rank and "completed" in fact.values]
-        return last < number and max(done, default=-1) <= last
+        return last < number and all(completed <= last for other, completed in done if other != rank)
 
     def _enqueued(self, rank: int) -> int:
         fact = self.parts.get(rank)
@@ -75,7 +75,8 @@ class _Dumps:
                 newest[fact.who.rank] = fact
         self.present = set(newest)
         told = {rank: fact for rank, fact in newest.items() if not fact.values.get("unread")}
-        fresh = {rank: fact for rank, fact in told.items() if not _stale(rank, fact, told)}
+        begun = sorted(fact.values["first"] for fact in told.values() if "first" in fact.values)
+        fresh = {rank: fact for rank, fact in told.items() if not _stale(fact, begun)}
         self.whole = {rank: fact for rank, fact in fresh.items() if not fact.values.get("partial")}
         streams = {fact.stream for fact in fresh.values()}
         self.groups = _groups([fact for fact in window.facts("recorder-group") if fact.stream in streams])
@@ -96,9 +97,9 @@ class _Dumps:
         return found | {rank for group in self.groups for rank, fact in group.parts.items() if fact.values.get("p2p")}
 
 
-def _stale(rank: int, fact: Fact, told: dict[int, Fact]) -> bool:
-    begun = sorted(other.values["first"] for who, other in told.items() if who != rank and "first" in other.values)
-    return fact.time.at is not None and len(begun) >= 2 and fact.time.at < begun[len(begun) // 2] and "first" in fact.values
+def _stale(fact: Fact, begun: list[float]) -> bool:
+    """Tell whether the newest operation of a dump is older than the oldest of most others."""
+    return len(begun) >= _FEWEST and fact.time.at is not None and "first" in fact.values and fact.time.at < begun[len(begun) // 2]
 
 
 def _groups(facts: list[Fact]) -> list[_Group]:
