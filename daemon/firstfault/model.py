@@ -67,6 +67,7 @@ class Batch:
     offset: int  # of data[0] in the stream; batches of one stream are contiguous and in order
     arrived: float | None = None  # when it was read, seconds UTC; None for saved logs
     final: bool = False  # no byte of this stream will follow
+    written: float | None = None  # by when its bytes were written, seconds UTC, where that is known to be before `arrived`
 
 
 @dataclass(frozen=True, slots=True)

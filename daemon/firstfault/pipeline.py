@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from firstfault.detect import flight
 from firstfault.detect.detector import Detector, make_scanner
 from firstfault.detect.flight_pickle import Limits as DumpLimits
 from firstfault.errors import InputError
-from firstfault.model import Attempt, Batch, Change, Diagnosis, Event, Fact, Incident, Inputs, Observation, Stream
+from firstfault.model import Attempt, Batch, Change, Diagnosis, Event, Fact, Incident, Inputs, Observation, Progress, Stream
 from firstfault.rules.catalogue import RuleSet
 
 
@@ -42,17 +42,18 @@ class Pipeline:
         self._jobs: set[tuple[str, str]] = set()  # namespace and job of all that was observed
         self._dumps: list[tuple[Stream, list[Fact]]] = []  # until it is known which job they are of
         self._now: float | None = None  # the latest moment anybody told; None for saved logs
+        self.heard: Callable[[Sequence[Observation]], None] = _nobody  # told of all that was observed, before it is judged
 
     def feed(self, batch: Batch) -> list[Change]:
         """Read one batch; changes that depend on time come from `advance`."""
         detector = self._detector(batch.stream)
-        observations = detector.feed(batch.data, batch.offset, batch.arrived)
+        observations = detector.feed(batch.data, batch.offset, batch.arrived if batch.written is None else batch.written)
         self._moved.add(batch.stream.id)
         if batch.final:
             observations = [*observations, *detector.close()]
         changes = self._observe(observations, batch.arrived)
         if batch.final:
-            self.correlator.last_words(detector.progress(whole=True))
+            self._last_words(detector.progress(whole=True))
             self._let_go(batch.stream.id)
         return changes
 
@@ -83,7 +84,7 @@ class Pipeline:
             if now - self._stale.get(stream_id, float("-inf")) >= self.settings.progress_secs:
                 self._stale[stream_id] = now
                 self._moved.discard(stream_id)
-                self.correlator.last_words(self._detectors[stream_id].progress())
+                self._last_words(self._detectors[stream_id].progress())
         return self.correlator.advance(now)
 
     def finish(self, now: float | None = None) -> list[Change]:
@@ -91,7 +92,7 @@ class Pipeline:
         for stream_id in sorted(self._detectors):
             detector = self._detectors[stream_id]
             self._observe(detector.close(), now)
-            self.correlator.last_words(detector.progress(whole=True))
+            self._last_words(detector.progress(whole=True))
         self._observe(flight.settle(self._dumps, self._jobs), now)
         self._dumps = []
         return self.correlator.finish(now)
@@ -151,6 +152,8 @@ class Pipeline:
 
     def _observe(self, observations: Iterable[Observation], now: float | None) -> list[Change]:
         seen = list(observations)
+        if seen:
+            self.heard(seen)
         for one in seen:
             self._jobs.add((one.job.namespace, one.job.job))
             if (
@@ -164,9 +167,18 @@ class Pipeline:
         self._now = now if now is not None else self._now
         return self.correlator.observe(seen, self._now)
 
+    def _last_words(self, summaries: Sequence[Progress]) -> None:
+        if summaries:
+            self.heard(summaries)
+        self.correlator.last_words(summaries)
+
     def _let_go(self, stream_id: str) -> None:
         counters = self._detectors.pop(stream_id).counters()
         self._moved.discard(stream_id)
         self._stale.pop(stream_id, None)
         ended = self._ended
         self._ended = Inputs(ended.streams + 1, ended.lines + counters.lines, ended.bytes + counters.bytes)
+
+
+def _nobody(observations: Sequence[Observation]) -> None:
+    """Hear nothing."""
