@@ -14,6 +14,7 @@ from firstfault.errors import FirstFaultError
 from firstfault.model import Change, Event, Incident
 from firstfault.rules.catalogue import Entry, RuleSet
 from firstfault.telemetry import metrics
+from firstfault.telemetry.jobs import JobGauges, Pulse
 from firstfault.telemetry.open_incidents import OpenIncidents
 
 NO_ENTRIES: Mapping[str, Entry] = {}
@@ -31,6 +32,8 @@ class Telemetry:
         self._entries = NO_ENTRIES
         self._open = OpenIncidents(self._category, most_open_series)
         self.registry.register(self._open)
+        self._jobs = JobGauges(most_open_series)
+        self.registry.register(self._jobs)
         self._failing: dict[str, int] = {}
         self._metrics.build_info.labels(__version__).set(1)
         for scope in metrics.SCOPES:
@@ -167,6 +170,10 @@ class Telemetry:
             self._metrics.events.labels(event.fingerprint, self._category(event.fingerprint), event.role).inc(event.count)
             if event.who.rank is None and event.who.local_rank is None and event.who.node is None:
                 self._metrics.unattributed.labels(source).inc()
+
+    def jobs_heard(self, pulses: Iterable[Pulse]) -> None:
+        """These jobs spoke."""
+        self._jobs.heard(pulses, self._clock.now())
 
     def redacted(self, count: int) -> None:
         """Secrets were covered in log text that leaves."""

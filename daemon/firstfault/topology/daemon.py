@@ -45,6 +45,7 @@ ALERTS = "alertmanager"
 ALERTS_VERSION = 1
 PRUNE_SECS = 600.0
 MEASURE_SECS = 1.0
+JOBS_SECS = 5.0  # between two looks at what jobs do; their speakers are summed up as often
 SAVE_ALERTS_SECS = 0.5
 ANSWER_SECS = 5.0
 ATTEMPTS_FRESH_SECS = 2.0
@@ -163,7 +164,7 @@ class Daemon:
         self._telemetry.started(self.url, str(self._store.folder), len(self._rules.entries))
         self._telemetry.became_ready()
         sd_notify(f"READY=1\nSTATUS=following logs, {self.url}", self._environ)
-        for work in (self._measure, self._forget_old, self._save_alerts):
+        for work in (self._measure, self._hear_jobs, self._forget_old, self._save_alerts):
             self._tasks.append(asyncio.create_task(self._forever(work), name=work.__name__))
         await self._stop.wait()
         await self._close()
@@ -285,6 +286,10 @@ class Daemon:
         await asyncio.sleep(MEASURE_SECS)
         self._telemetry.loop_lagged(max(0.0, self._loop.time() - before - MEASURE_SECS))
         return 0.0
+
+    async def _hear_jobs(self) -> float:
+        self._telemetry.jobs_heard(await asyncio.wrap_future(self._worker.ask(lambda: self._worker.machine.pulses())))
+        return JOBS_SECS
 
     async def _forget_old(self) -> float:
         store = self.config.store

@@ -11,6 +11,8 @@ from firstfault.correlate.incident import Limits
 from firstfault.model import Change, Event, Observation
 from firstfault.pipeline import Pipeline, Settings
 from firstfault.rules.catalogue import RuleSet
+from firstfault.telemetry.jobs import Pulse
+from firstfault.topology.pulse import Listening
 
 
 class Machine(Pipeline):
@@ -18,12 +20,17 @@ class Machine(Pipeline):
 
     def __init__(self, rules: RuleSet, settings: Settings | None = None) -> None:
         super().__init__(rules, settings)
+        self.correlator: Listening = Listening(rules, self.settings.limits)
         self._events: list[Event] = []
 
     def take_events(self) -> list[Event]:
         """Return the events found since the last call."""
         events, self._events = self._events, []
         return events
+
+    def pulses(self) -> list[Pulse]:
+        """Return what jobs do that spoke since the last call."""
+        return self.correlator.pulses()
 
     def use(self, rules: RuleSet, config: Config) -> None:
         """Take over what a reload brings, without losing windows."""

@@ -1,0 +1,81 @@
+"""Tell what the jobs that are followed do now, from what their speakers were last seen doing; for gauges, never for verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from itertools import islice, pairwise
+from statistics import median
+from typing import Any
+
+from firstfault.correlate.incident import Correlator, Limits
+from firstfault.model import Change, Fact, Observation, Progress
+from firstfault.rules.catalogue import RuleSet
+from firstfault.telemetry.jobs import Pulse
+
+MOST_A_CALL = 2_000  # jobs; the rest wait for the next call
+MOST_SIZES = 10_000  # jobs whose world size is remembered
+Name = tuple[str, str]  # namespace and job
+
+
+class Listening(Correlator):
+    """A correlator that can say which jobs spoke since it was last asked, and what they do."""
+
+    def __init__(self, rules: RuleSet, limits: Limits | None = None) -> None:
+        super().__init__(rules, limits)
+        self._spoke: dict[Name, None] = {}
+        self._sizes: dict[Name, int] = {}
+
+    def observe(self, observations: Iterable[Observation], now: float | None = None) -> list[Change]:
+        seen = list(observations)
+        self._note_sizes(seen)
+        return super().observe(seen, now)
+
+    def last_words(self, summaries: Iterable[Progress]) -> None:
+        told = list(summaries)
+        super().last_words(told)
+        self._spoke.update(dict.fromkeys((one.job.namespace, one.job.job) for one in told))
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        super().restore(saved)
+        for run in self._runs.values():
+            self._note_sizes(run.seen.values())
+
+    def pulses(self) -> list[Pulse]:
+        """Return what jobs do that spoke since the last call; a silent job does what it did."""
+        names = list(islice(self._spoke, MOST_A_CALL))
+        for name in names:
+            del self._spoke[name]
+        return [pulse_of(name, self._runs[name].latest.values(), self._sizes.get(name)) for name in names]
+
+    def _note_sizes(self, seen: Iterable[Observation]) -> None:
+        for one in seen:
+            if isinstance(one, Fact) and (size := _size(one)):
+                name = (one.job.namespace, one.job.job)
+                self._sizes.pop(name, None)
+                self._sizes[name] = size
+        while len(self._sizes) > MOST_SIZES:
+            del self._sizes[next(iter(self._sizes))]
+
+
+def _size(fact: Fact) -> int | None:
+    size = fact.values.get("n") if fact.name == "world-size" else fact.values.get("world_size") if fact.name == "binding" else None
+    return size if isinstance(size, int) else None
+
+
+def pulse_of(name: Name, told: Collection[Progress], world_size: int | None = None) -> Pulse:
+    """Sum up what the speakers of one job were last seen doing."""
+    ranks = {one.who.rank for one in told if one.who.rank is not None and not one.who.agent}
+    # Files of torchrun name local ranks, their lines global ones: the same processes, so that neither may be added to the other.
+    slots = {(one.who.node, one.who.local_rank) for one in told if one.who.local_rank is not None and not one.who.agent}
+    newest = max((one for one in told if one.step is not None), key=_order, default=None)
+    return Pulse(*name, max(len(ranks), len(slots)), world_size, newest and newest.step, newest and _step_seconds(newest))
+
+
+def _order(one: Progress) -> tuple[float, float]:
+    return one.step_at.at if one.step_at.at is not None else float("-inf"), one.step or 0.0
+
+
+def _step_seconds(one: Progress) -> float | None:
+    stamped = [(step, at) for step, at in one.steps if at is not None]
+    pace = [(at - was) / (step - before) for (before, was), (step, at) in pairwise(stamped) if step > before and at > was]
+    return median(pace) if pace else None
