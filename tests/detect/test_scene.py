@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firstfault.detect.conditions import holds, pending
@@ -50,6 +50,7 @@ symptoms = st.builds(
 )
 
 
+@settings(max_examples=200)
 @given(attempts(), symptoms)
 def test_the_index_answers_as_a_look_at_everything_does(attempt, symptom):
     """For any attempt and any conditions, an event holds by the index exactly when it holds by comparing it with all others."""
