@@ -13,7 +13,6 @@ from pathlib import Path
 
 from common import CACHE, OUT, verdict
 from corpus_mix import write_mix
-
 from firstfault.detect.detector import Detector, make_scanner
 from firstfault.detect.scanner import AnyScanner, Scanner
 from firstfault.model import Event, Stream

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,9 @@ def scanner() -> AnyScanner:
 @cache
 def corpus_files() -> tuple[Path, ...]:
     """Return the logs of all cases, in a fixed order."""
-    return tuple(sorted(path for path in CORPUS.rglob("*") if path.is_file() and {"logs", "input"} & set(path.parts) and path.stat().st_size))
+    return tuple(
+        sorted(path for path in CORPUS.rglob("*") if path.is_file() and {"logs", "input"} & set(path.parts) and path.stat().st_size)
+    )
 
 
 @cache
@@ -57,6 +60,6 @@ def observe(data: bytes, cuts: list[int] | None = None, path: str = "rank0.log",
     found = detector(path, settings)
     seen: list[Observation] = []
     places = [0, *sorted(cuts or []), len(data)]
-    for start, stop in zip(places, places[1:], strict=False):
+    for start, stop in pairwise(places):
         seen += found.feed(data[start:stop], start)
     return [*seen, *found.close(), *found.progress()]

@@ -15,7 +15,7 @@ from firstfault.detect.nearby import Nearby
 from firstfault.detect.plan import Plan, Use
 from firstfault.detect.progress import summarise
 from firstfault.detect.regions import Raw
-from firstfault.detect.statements import Found, belongs, found_in, innermost
+from firstfault.detect.statements import Found, about, belongs, found_in
 from firstfault.model import NO_TIME, Event, Fact, JobKey, Line, Observation, Stamp, Statement, Stream, Who
 from firstfault.text.lines import MAX_TEXT, LineReader, ReadLine
 from firstfault.text.signals import Reading, subject
@@ -156,6 +156,8 @@ class Engine:
 
     def _fact(self, reading: Reading, repeat: str, line: ReadLine, source: str) -> None:
         who = subject(line.who, reading)
+        if reading.name == "numeric":
+            self._numeric(reading.values, who, line)
         if not self._repeats.passes(reading.name, who, reading.values, repeat):
             return
         if reading.name in FRESH:
@@ -173,8 +175,6 @@ class Engine:
             line=evidence(line, self.stream),
         )
         self.out.append(fact)
-        if reading.name == "numeric":
-            self._numeric(fact, line)
 
     def _id(self, base: str, source: str) -> str:
         """Return an id that no other fact of this line has."""
@@ -188,13 +188,13 @@ class Engine:
         self._ids.add(name)
         return name
 
-    def _numeric(self, fact: Fact, line: ReadLine) -> None:
+    def _numeric(self, values: Mapping[str, Any], who: Who, line: ReadLine) -> None:
         for symptom in self.plan.numeric:
             rule = symptom.numeric
-            if rule is not None and rule.kind == fact.values.get("what") and rule.name == fact.values.get("name"):
-                captures = {name: fact.values[name] for name in ("name", "step") if fact.values.get(name) is not None}
+            if rule is not None and rule.kind == values.get("what") and rule.name == values.get("name"):
+                captures = {name: values[name] for name in ("name", "step") if values.get(name) is not None}
                 found = Found(symptom.fingerprint, symptom.id, symptom.role)
-                self._emit(self._event(found, (line.offset, line.job, fact.who, fact.time), captures, (evidence(line, self.stream),)))
+                self._emit(self._event(found, (line.offset, line.job, who, self.when(line)), captures, (evidence(line, self.stream),)))
 
     # symptoms
 
@@ -287,7 +287,7 @@ class Engine:
     def _found(self, closed: Closed, found: Found, first: ReadLine, time: Stamp, index: int) -> None:
         shown = found.shown
         offset = first.offset if shown is None or not index else max(first.offset, shown.line.offset)
-        captures = shown.captures if shown else {"exception": closed.statement.exception, "where": innermost(closed.statement)}
+        captures = shown.captures if shown else about(closed.statement)
         lines = selected(closed.lines, self.stream, shown.line if shown else None)
         event = self._event(found, (offset, first.job, closed.who, time), captures, lines, closed.statement)
         if shown is None:

@@ -88,7 +88,6 @@ class Plan:
     def __init__(self, rules: RuleSet) -> None:
         self.uses: list[Use] = []
         self._index: dict[str, int] = {}
-        self.roles = {symptom.fingerprint: symptom.role for symptom in rules.symptoms if symptom.builtin}
         self.numeric = tuple(symptom for symptom in rules.symptoms if symptom.numeric and symptom.numeric.kind in ("nan", "inf"))
         for symptom in rules.symptoms:
             self._add_symptom(symptom)

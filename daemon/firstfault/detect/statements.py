@@ -12,7 +12,7 @@ from firstfault.model import Role, Statement
 from firstfault.text.lines import ReadLine
 from firstfault.text.traceback import Closed
 
-UNCLASSIFIED = "unclassified-exception"
+UNCLASSIFIED = "unclassified-exception"  # the entry of what no entry knows; the engine itself raises its symptoms
 _ROLES = {"initiating": 0, "either": 1, "collateral": 2, "recovery": 3, "context": 4}
 _TELLING = 2  # roles up to this explain a statement
 # Exceptions by which a person or a launcher ends a process: not faults of their own.
@@ -57,8 +57,8 @@ def found_in(closed: Closed, shown: Sequence[Shown]) -> list[Found]:
             seen.add(key)
             best.append(Found(one.symptom.fingerprint, one.symptom.id, one.symptom.role, one))
     if not own and closed.complete and not any(_ROLES[one.role] <= _TELLING for one in best):
-        role: Role = "collateral" if statement.exception in _STOPS else "either"
-        best.insert(0, Found(UNCLASSIFIED, "exception-" + group_of(statement), role))
+        role: Role = "collateral" if statement.exception in _STOPS else "initiating"
+        best.insert(0, Found(UNCLASSIFIED, "traceback" if statement.kind in ("traceback", "block") else "fatal-report", role))
     return best
 
 
@@ -86,6 +86,11 @@ def normalised(statement: Statement) -> str:
     for pattern, sign in _VARIABLE:
         text = pattern.sub(sign, text)
     return text[:_NORMAL].strip()
+
+
+def about(statement: Statement) -> dict[str, str]:
+    """Return what is captured of a statement that no entry knows."""
+    return {"exception": statement.exception, "where": innermost(statement), "group": group_of(statement)}
 
 
 def innermost(statement: Statement) -> str:

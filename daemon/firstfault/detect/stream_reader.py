@@ -78,8 +78,8 @@ class StreamReader:
             self._run_records(self._envelopes.close() if self._envelopes is not None else [])
         elif text:
             self._scan(text, offset, 0, len(text))
+            self.number += 1
         self.engine.close()
-        self.number += bool(text)
         self.ended = True
         return self._found()
 
