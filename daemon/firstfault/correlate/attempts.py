@@ -51,18 +51,17 @@ def position(one: Observation) -> tuple[str, int, str]:
 
 def by_run(observations: Sequence[Observation]) -> dict[str, list[Observation]]:
     """Sort observations by run; streams that name none (agents' consoles, kernel logs) join the only run, or that of their node."""
-    named: dict[str, list[Observation]] = defaultdict(list)
+    runs = {one.job.run for one in observations if one.job.run}
+    if len(runs) < 2:
+        return {next(iter(runs), ""): list(observations)}
     homes: dict[str | None, Counter[str]] = defaultdict(Counter)
     for one in observations:
         if one.job.run:
-            named[one.job.run].append(one)
             homes[one.who.node][one.job.run] += 1
-    if not named:
-        return {"": list(observations)}
-    last = max(named)
+    named: dict[str, list[Observation]] = defaultdict(list)
+    last = max(runs)
     for one in observations:
-        if not one.job.run:
-            named[next(iter(named)) if len(named) == 1 else _run_of(one, homes, last)].append(one)
+        named[one.job.run or _run_of(one, homes, last)].append(one)
     return named
 
 
@@ -133,8 +132,7 @@ class _Timeline:
 
     def _starts(self) -> Iterable[_Start]:
         for one in self.observations:
-            at = self.first(one)
-            if isinstance(one, Fact) and one.name == "start" and at is not None:
+            if isinstance(one, Fact) and one.name == "start" and (at := self.first(one)) is not None:
                 slot = self._slot(one)
                 if slot is not None:
                     yield _Start(at, slot, ("pid", one.who.pid) if one.who.pid is not None else ("stream", one.stream))

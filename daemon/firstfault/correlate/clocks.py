@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from firstfault.correlate.roster import Roster
-from firstfault.model import Event, Fact, Observation, Progress, Stamp
+from firstfault.model import Fact, Observation, Progress, Stamp
 
 STEP_JITTER_SECS = 0.25  # ranks of one job print a finished step within a quarter of a second or so
 TIMEOUT_JITTER_SECS = 1.0  # watchdogs of one collective fire within a second: they poll
@@ -35,12 +35,12 @@ class Clocks:
         """Compare the times of shared moments; nodes that share none keep an unknown error."""
         moments: dict[str, dict[object, list[float]]] = defaultdict(lambda: defaultdict(list))
         for one in observations:
-            if isinstance(one, Event):
-                continue
-            found = moments[_node(one, roster)] if (shared := list(_moments(one))) else {}
-            for moment, at in shared:
-                if len(found) < _MOMENTS_A_NODE or moment in found:
-                    found[moment].append(at)
+            shared = _moments(one)
+            if shared:
+                found = moments[_node(one, roster)]
+                for moment, at in shared:
+                    if len(found) < _MOMENTS_A_NODE or moment in found:
+                        found[moment].append(at)
         return cls(_offsets({node: {key: median(times) for key, times in found.items()} for node, found in moments.items()}))
 
     def place(self, stamp: Stamp, node: str | None) -> tuple[float, float] | None:
@@ -61,18 +61,15 @@ def _node(one: Observation, roster: Roster) -> str:
     return roster.home(one.stream) or (roster.node_of(one.who.rank) if one.who.rank is not None else None) or ""
 
 
-def _moments(one: Observation) -> Iterable[tuple[object, float]]:
+def _moments(one: Observation) -> Sequence[tuple[tuple, float]]:
     if isinstance(one, Progress):
-        for step, at in one.steps:
-            if at is not None:
-                yield ("step", step), at
-    elif isinstance(one, Fact) and one.name == "collective-timeout" and one.time.at is not None and one.time.source in ("line", "envelope"):
+        return [(("step", step), at) for step, at in one.steps if at is not None]
+    if isinstance(one, Fact) and one.name == "collective-timeout" and one.time.at is not None and one.time.source in ("line", "envelope"):
         values = one.values
         if values.get("seq") is not None:
-            yield (
-                ("timeout", values.get("group_guid") or values.get("group") or values.get("group_id"), values["seq"], values.get("op")),
-                one.time.at,
-            )
+            group = values.get("group_guid") or values.get("group") or values.get("group_id")
+            return ((("timeout", group, values["seq"], values.get("op")), one.time.at),)
+    return ()
 
 
 def _offsets(moments: dict[str, dict[object, float]]) -> dict[str, Offset]:

@@ -87,17 +87,19 @@ class Roster:
     def _learn_names(self, seen: list[Observation]) -> None:
         homes: dict[str, Counter[str]] = defaultdict(Counter)
         printed: dict[str, set[str]] = defaultdict(set)
+        for name, times in Counter(one.who.node for one in seen).items():
+            if name is not None:
+                self._shown[node_key(name)][name] += times
         for one in seen:
-            if one.who.node is None:
+            if isinstance(one, Event) or one.who.node is None:
                 continue
-            key = node_key(one.who.node)
-            self._shown[key][one.who.node] += 1
             if isinstance(one, Progress):
-                homes[one.stream][key] += 1
-            elif isinstance(one, Fact) and one.name == "host-address" and one.who.address:
-                self._address_of[one.who.address.split("<")[0]].add(key)
-            if isinstance(one, Fact) and one.values.get("by") == "torchelastic-block":
-                printed[one.stream].add(key)
+                homes[one.stream][node_key(one.who.node)] += 1
+                continue
+            if one.name == "host-address" and one.who.address:
+                self._address_of[one.who.address.split("<")[0]].add(node_key(one.who.node))
+            if one.values.get("by") == "torchelastic-block":
+                printed[one.stream].add(node_key(one.who.node))
         self._homes = {stream: counts.most_common(1)[0][0] for stream, counts in homes.items() if len(counts) == 1}
         self._alias(printed)
 

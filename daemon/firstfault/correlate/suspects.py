@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 SuspectKind = Literal["rank", "local", "pid", "node"]
@@ -16,6 +17,7 @@ class Suspect(NamedTuple):
     number: int | None = None  # local rank or pid, by kind
 
 
+@lru_cache(maxsize=65_536)
 def of_rank(rank: int) -> Suspect:
     return Suspect("rank", rank=rank)
 

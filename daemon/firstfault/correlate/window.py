@@ -105,9 +105,11 @@ class Window:
         return known
 
     def _resolve(self, one: Observation) -> Suspect | None:
-        if isinstance(one, Event) and one.who.rank is None and isinstance(one.captures.get("rank"), int):
+        if one.who.rank is not None:
+            return of_rank(one.who.rank)
+        if isinstance(one, Event) and isinstance(one.captures.get("rank"), int):
             return of_rank(int(one.captures["rank"]))
-        if isinstance(one, Fact) and one.who.rank is None and isinstance(one.values.get("task"), int) and self._tasks_are_ranks:
+        if isinstance(one, Fact) and isinstance(one.values.get("task"), int) and self._tasks_are_ranks:
             return of_rank(one.values["task"])
         found = self.roster.resolve(one.who, one.stream)
         if found is not None and found.kind == "node" and one.who.group_rank is not None and isinstance(one, Fact | Event):
@@ -139,8 +141,12 @@ class Window:
         found: dict[Suspect, Dossier] = {}
         for one in self.observations:
             suspect = self.who(one)
-            if suspect is not None:
-                _file(found.setdefault(suspect, Dossier(suspect)), one)
+            if suspect is None:
+                continue
+            dossier = found.get(suspect)
+            if dossier is None:
+                dossier = found[suspect] = Dossier(suspect)
+            _file(dossier, one)
         return found
 
     @cached_property

@@ -68,7 +68,7 @@ def groups(window: Window) -> list[Group]:
         if suspect is None:
             continue
         for key in _keys(fact):
-            group = found.setdefault(key, Group(key))
+            group = found.get(key) or found.setdefault(key, Group(key))
             (group.waits if fact.name == "collective-timeout" else group.counts)[suspect].append(fact)
     whole = _merge_unnamed(found)
     return [group for _, group in sorted(whole.items()) if not _several(group)]
@@ -259,7 +259,7 @@ def _ahead(window: Window) -> Iterator[Finding]:
         return
     top = max(steps.values())
     first = [suspect for suspect, step in steps.items() if step == top]
-    rest = {step for suspect, step in steps.items() if suspect not in first}
+    rest = {step for step in steps.values() if step != top}
     if len(first) == 1 and len(rest) == 1 and not window.dossiers[first[0]].faults:
         dossier = window.dossiers[first[0]]
         latest = max(dossier.progress, key=lambda one: one.step if one.step is not None else -1.0)

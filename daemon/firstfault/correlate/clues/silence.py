@@ -83,7 +83,7 @@ def _silent_node(window: Window) -> Iterator[Finding]:
     A machine without power or network says nothing at all; a launcher that lives reports what it saw end.
     """
     homes = {of_rank(rank): node for rank in window.ranks_known if (node := window.roster.node_of(rank))}
-    mute = {node for node in set(homes.values()) if all(_stopped(window, one) for one, home in homes.items() if home == node)}
+    mute = set(homes.values()) - {home for one, home in homes.items() if not _stopped(window, one)}
     others = [one for one, home in homes.items() if home not in mute]
     complaining = [one for one in others if window.dossiers[one].waited or window.dossiers[one].exits]
     if len(mute) == 1 and len(others) >= 2 and len(complaining) == len(others) and any(window.dossiers[one].waited for one in others):
