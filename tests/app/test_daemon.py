@@ -12,6 +12,7 @@ import time
 import pytest
 
 from firstfault.errors import RulesError, StateLockedError, UsageError
+from firstfault.store import Store
 from tests.app.living import Alertmanager, living, out_of_memory, until, write_job
 
 RANK_2 = [2]
@@ -259,3 +260,59 @@ def test_signals_end_the_process_in_order(tmp_path):
     finally:
         process.kill()
         process.wait()
+
+
+async def test_saved_alerts_that_cannot_be_read_are_made_again(tmp_path):
+    """A snapshot of another version costs a notice, never the start, and the alert that stands is the same one."""
+    write_job(tmp_path / "logs" / "train-7b")
+    async with Alertmanager().listening() as am:
+        async with living(tmp_path, am) as one:
+            await until(one.settled)
+            await until(lambda: am.firing())
+        store = Store.open(tmp_path / "state")
+        with store.transaction() as tx:
+            tx.put_snapshot("alertmanager", 1, {"schema": "firstfault.alerts/0"}, time.time())
+        store.close()
+        posts = len(am.posts)
+        async with living(tmp_path, am):
+            await until(lambda: len(am.posts) > posts)
+            assert len(am.firing()) == 1
+            assert len(am.identities()) == 1
+
+
+@pytest.mark.parametrize("age", [60, 7200])
+async def test_old_files_without_stamps_are_history(tmp_path, age):
+    """Where lines carry no time a file's own time says whether they are news: two hours old pages nobody, a minute old does."""
+    job = tmp_path / "logs" / "train-7b"
+    write_job(job)
+    for log in job.iterdir():
+        text = "".join(line[24:] if line[:2] == "20" else line for line in log.read_text().splitlines(keepends=True))
+        assert "20" + "2" not in text
+        log.write_text(text)
+        os.utime(log, (time.time() - age,) * 2)
+    async with Alertmanager().listening() as am, living(tmp_path, am) as one:
+        (incident,) = await until(one.settled)
+        assert incident["verdict"]["initiating_ranks"] == RANK_2
+        assert incident["historic"] is (age > 900)
+        if age > 900:
+            await until(lambda: one.metric('firstfault_historic_incidents_total{fingerprint="cuda-out-of-memory"}') == 1)
+            assert am.posts == []
+        else:
+            await until(lambda: am.firing())
+
+
+async def test_a_failure_written_while_we_look_on_is_news_whatever_the_file_servers_clock_says(tmp_path):
+    """Lines that came after the first look are of now, though the file's time lies hours back."""
+    job = tmp_path / "logs" / "train-7b"
+    job.mkdir(parents=True)
+    log = job / "rank2.log"
+    log.write_text("[rank2]: rank 2 of world size 4 started\n")
+    os.utime(log, (time.time() - 7200,) * 2)
+    async with living(tmp_path) as one:
+        await until(one.caught_up)
+        text = "".join(line for line in out_of_memory(2, time.time()).splitlines(keepends=True) if line[:2] != "20")
+        with log.open("a") as out:
+            out.write(text)
+        os.utime(log, (time.time() - 7100,) * 2)
+        (incident,) = await until(one.settled)
+        assert incident["historic"] is False

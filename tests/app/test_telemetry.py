@@ -194,3 +194,15 @@ def test_every_metric_is_documented(telemetry):
     for family in telemetry.registry.collect():
         name = family.name + ("_total" if family.type == "counter" else "")
         assert f"`{name}`" in page, f"{name} is not documented"
+
+
+def test_an_outage_of_an_alertmanager_is_logged_once_and_counted_every_time():
+    """The failures people alert on are there at zero; a repeat without detail moves the counter only."""
+    with capture_logs() as logs:
+        telemetry = Telemetry(clock=ManualClock(NOW))
+        telemetry.alertmanager_configured("http://a")
+        assert value(telemetry, "firstfault_alerts_failed_total", alertmanager="http://a", reason="refused") == 0
+        for detail in ("connection refused", "", ""):
+            telemetry.alerts_failed("http://a", "unreachable", 1, detail)
+    assert [one["detail"] for one in logs if one["event"] == "alerts not taken"] == ["connection refused"]
+    assert value(telemetry, "firstfault_alerts_failed_total", alertmanager="http://a", reason="unreachable") == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ class Script:
         self.fed: list[bytes] = []
         self.due: list[Change] = []
         self.events: list[Event] = []
+        self.trouble: dict[tuple[str, str], str] = {}
 
     def feed(self, batch: Batch) -> list[Change]:
         if batch.data == b"broken":
@@ -49,6 +51,9 @@ class Script:
     def take_events(self) -> list[Event]:
         events, self.events = self.events, []
         return events
+
+    def troubles(self) -> Mapping[tuple[str, str], str]:
+        return self.trouble
 
     def snapshot(self) -> Any:
         return {"fed": [data.decode() for data in self.fed]}
@@ -181,3 +186,16 @@ def test_stopping_takes_what_is_queued_and_saves(rig):
     assert len(rig.machine.fed) == 1_000
     assert rig.store.positions()[0].offset == 999
     assert len(rig.store.snapshot("pipeline", 1)["fed"]) == 1_000
+
+
+def test_a_job_whose_verdict_breaks_is_named_once(rig):
+    """A fault of ours in one job is told once, and again when it is another fault."""
+    rig.machine.trouble["team", "train"] = "KeyError: 5"
+    for _ in range(3):
+        rig.clock.advance(1)
+        rig.worker.turn(0)
+    rig.machine.trouble["team", "train"] = "ValueError: x"
+    rig.clock.advance(1)
+    rig.worker.turn(0)
+    told = [values for name, values in rig.heard.calls if name == "verdict_failed"]
+    assert told == [("team", "train", "KeyError: 5"), ("team", "train", "ValueError: x")]

@@ -9,6 +9,7 @@ MATCH_BUCKETS = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5)
 ROLES = ("initiating", "collateral", "either", "context", "recovery")
 SCOPES = ("rank", "node", "all_ranks", "external", "undetermined")
 VERDICTS = ("right", "wrong")
+ALERT_FAILURES = ("refused", "unreachable")  # counted from zero: rules ask for their increase
 
 
 class Metrics:
@@ -47,6 +48,7 @@ class Metrics:
         )
         self.verdicts = counter("verdicts_total", "Verdicts of settled incidents.", "scope")
         self.verdict_seconds = histogram("verdict_seconds", "From first evidence to verdict.", VERDICT_BUCKETS)
+        self.verdict_failures = counter("verdict_failures_total", "Faults of firstfault that kept a job's verdict from being reached.")
         self.revisions = counter("revisions_total", "Verdicts that changed materially after they settled.", "fingerprint")
         self.feedback = counter("feedback_total", "Verdicts that people called right or wrong.", "fingerprint", "verdict")
         self.fix_declared = gauge("fix_declared_timestamp_seconds", "When a fix was declared last.", "fingerprint")

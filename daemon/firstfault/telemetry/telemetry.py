@@ -204,6 +204,11 @@ class Telemetry:
             historic=one.historic,
         )
 
+    def verdict_failed(self, namespace: str, job: str, error: str) -> None:
+        """A fault of ours kept a job's verdict from being reached; the job keeps the one it had."""
+        self._metrics.verdict_failures.inc()
+        self._log.error("verdict not reached, a fault of firstfault", namespace=namespace, job=job, error=error)
+
     def incidents_open(self, incidents: Iterable[Incident]) -> None:
         """These incidents hold now; unsettled and historic ones are not told, for nobody is to be paged for them."""
         self._open.replace(one for one in incidents if one.state == "settled" and not one.historic)
@@ -237,15 +242,18 @@ class Telemetry:
     def alertmanager_configured(self, alertmanager: str) -> None:
         """An Alertmanager exists; its counters start at zero."""
         self._metrics.alerts_sent.labels(alertmanager)
+        for reason in metrics.ALERT_FAILURES:
+            self._metrics.alerts_failed.labels(alertmanager, reason)
 
     def alerts_sent(self, alertmanager: str, count: int) -> None:
         """An Alertmanager took alerts."""
         self._metrics.alerts_sent.labels(alertmanager).inc(count)
 
     def alerts_failed(self, alertmanager: str, reason: str, count: int, detail: str) -> None:
-        """An Alertmanager did not take alerts."""
+        """An Alertmanager did not take alerts; counted every time, and told once an outage: `detail` is empty while it repeats."""
         self._metrics.alerts_failed.labels(alertmanager, reason).inc(count)
-        self._log.warning("alerts not taken", alertmanager=alertmanager, reason=reason, count=count, detail=detail)
+        if detail:
+            self._log.warning("alerts not taken", alertmanager=alertmanager, reason=reason, count=count, detail=detail)
 
     def sink_waits(self, sink: str, changes: int) -> None:
         """So many changes wait for a sink."""

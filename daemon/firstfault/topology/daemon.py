@@ -190,8 +190,6 @@ class Daemon:
         return [Change("updated", one, now) for one in records.values()]
 
     def _make_alertmanager(self, config: Any) -> AlertmanagerSink:
-        for target in config.targets:
-            self._telemetry.alertmanager_configured(target.url)
         return from_config(config, self._external_url(), lambda one: advice_for(one, self._rules), self._clock, self._telemetry)
 
     def _notices(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +31,10 @@ class Machine(Pipeline):
     def pulses(self) -> list[Pulse]:
         """Return what jobs do that spoke since the last call."""
         return self.correlator.pulses()
+
+    def troubles(self) -> Mapping[tuple[str, str], str]:
+        """Return the jobs whose verdict a fault of ours kept from being reached, and the fault."""
+        return self.correlator.troubles
 
     def use(self, rules: RuleSet, config: Config) -> None:
         """Take over what a reload brings, without losing windows."""

@@ -23,6 +23,7 @@ class Happenings(Protocol):
     def dropped(self, source: str, reason: str, count: int = 1) -> None: ...
     def sink_waits(self, sink: str, changes: int) -> None: ...
     def failed(self, part: str, error: BaseException) -> None: ...
+    def store_noticed(self, notice: str) -> None: ...
 
 
 class Aside:
@@ -141,10 +142,17 @@ class Pager:
         """Serve the Alertmanagers of a configuration; what stood before leaves first."""
         sink = self._make(config)
         if saved is not None:
-            sink.restore(saved)
+            self._restore(sink, saved)
         self._sink = sink
         self._outlet = Outlet(sink, self._happenings, lambda change, delivered: self._dirty())
         self._outlet.start()
+
+    def _restore(self, sink: AlertmanagerSink, saved: Mapping[str, Any]) -> None:
+        """Put up what stood; without it the incidents of the store are told again, under the same labels."""
+        try:
+            sink.restore(saved)
+        except ValueError as error:
+            self._happenings.store_noticed(f"{error}; alerts that stand are made again from the incidents, ended ones are not repeated")
 
     def serve(self) -> None:
         """Begin to send."""

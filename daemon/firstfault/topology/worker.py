@@ -21,6 +21,7 @@ from firstfault.topology.keeper import Keeper
 from firstfault.topology.ledger import Ledger, Ruling
 from firstfault.topology.machine import Machine
 from firstfault.topology.restore import position_of
+from firstfault.topology.vintage import Vintage
 
 TICK_SECS = 0.25
 BUSY_SHARE, IDLE_SHARE = 4.0, 1.0  # of the time the last judging took, until the next one: with lines waiting, and with none
@@ -34,6 +35,7 @@ class Happenings(Protocol):
     def events_seen(self, source: str, events: list[Event]) -> None: ...
     def incident_changed(self, change: Change) -> None: ...
     def incidents_open(self, incidents: list[Incident]) -> None: ...
+    def verdict_failed(self, namespace: str, job: str, error: str) -> None: ...
     def dropped(self, source: str, reason: str, count: int = 1) -> None: ...
     def failed(self, part: str, error: BaseException) -> None: ...
 
@@ -65,6 +67,8 @@ class Worker:
         self._orders: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._stop = threading.Event()
         self._next_tick = clock.monotonic() + TICK_SECS
+        self._vintage = Vintage()
+        self._troubles: dict[tuple[str, str], str] = {}  # told already
         self._arrived: float | None = None  # when the newest bytes that were matched were read
         self._thread = threading.Thread(target=self._run, name="firstfault-pipeline", daemon=True)
 
@@ -108,10 +112,18 @@ class Worker:
         """Judge what is new. Judging a large job takes long, and must not keep its own last lines from being read."""
         began = self._clock.monotonic()
         changes = self._guard("advance", lambda: self.machine.advance(self._read_until()))
+        self._tell_troubles()
         ended = self._clock.monotonic()
         share = BUSY_SHARE if self._handover.depth()[0] else IDLE_SHARE
         self._next_tick = ended + max(TICK_SECS, share * (ended - began))
         return changes
+
+    def _tell_troubles(self) -> None:
+        """Say once of each job that a fault of ours keeps its verdict from being reached."""
+        for (namespace, job), error in self.machine.troubles().items():
+            if self._troubles.get((namespace, job)) != error:
+                self._troubles[namespace, job] = error
+                self._happenings.verdict_failed(namespace, job, error)
 
     def _read_until(self) -> float:
         """Return the time up to which everything was read: while lines wait, silence after those before them proves nothing."""
@@ -154,10 +166,11 @@ class Worker:
                 return changes
             case Forget(stream_id):
                 self._keeper.forget(stream_id)
+                self._vintage.forget(stream_id)
         return []
 
     def _match(self, item: Read) -> list[Change]:
-        batch = item.batch
+        batch = self._vintage.date(item.batch, item.position.mtime_ns)
         started = self._clock.monotonic()
         changes = self._guard(batch.stream.source, lambda: self.machine.feed(batch))
         self._note_events(batch.stream.source)
