@@ -10,7 +10,10 @@ from firstfault import model
 
 _KINDS = {
     kind.__name__: kind
-    for kind in (model.Event, model.Fact, model.Progress, model.Statement, model.Line, model.Stamp, model.Who, model.JobKey)
+    for kind in (
+        *(model.Event, model.Fact, model.Progress, model.Statement, model.Line, model.Stamp, model.Who, model.JobKey),
+        *(model.Incident, model.Verdict, model.Clue, model.Missing, model.Candidate, model.Collateral),
+    )
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 
@@ -41,5 +44,5 @@ def load(value: Any) -> Any:
     if name == "map":
         return {load(key): load(item) for key, item in parts}
     if name not in _KINDS:
-        raise ValueError(f"a detector's snapshot holds {name!r}, which this version does not know; start the stream without it")
+        raise ValueError(f"a snapshot holds {name!r}, which this version does not know; start without it")
     return _KINDS[name](*(load(item) for item in parts))
