@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firstfault.detect.detector import Detector, Settings
-from firstfault.model import Observation
+from firstfault.detect.scanner import SlowScanner
+from firstfault.model import Observation, Stream
 
-from .conftest import detector, mixed_logs, observe
+from .conftest import detector, mixed_logs, observe, shipped
 
 SMALL = Settings(look_back_bytes=8192)  # so that what was forgotten matters in small logs
 
@@ -83,3 +84,13 @@ def test_a_snapshot_of_another_version_is_refused() -> None:
     """A snapshot that this version cannot read is refused, so that the stream is read anew instead of wrongly."""
     with pytest.raises(ValueError, match="version 99"):
         detector().restore({**detector().snapshot(), "version": 99})
+
+
+@pytest.mark.parametrize("number", [1, 6])
+def test_the_slow_scanner_says_the_same(number: int) -> None:
+    """Without the batch engine a stream is read line by line, slower, and to the same observations."""
+    rules, fast = shipped()
+    data = mixed_logs()[number][:60000]
+    slow = Detector(Stream("file:rank0.log", "files", "rank0.log", written=1_796_000_000.0), rules, SlowScanner(fast.patterns), SMALL)
+    seen = [*slow.feed(data[:30000], 0), *slow.feed(data[30000:], 30000), *slow.close(), *slow.progress()]
+    assert_same(seen, observe(data, settings=SMALL))

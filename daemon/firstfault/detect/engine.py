@@ -78,11 +78,11 @@ class Engine:
             self._settle_section(raw.offset)
             return
         if len(raw.data) <= MAX_TEXT:
-            self._take(self.reader.read(raw.data, raw.offset, raw.number, raw.record), uses)
+            self._take(self._history.read(raw), uses)
             return
         windows = _windows(marks)
         for index, focus in enumerate(windows or [0]):
-            line = self.reader.read(raw.data, raw.offset, raw.number, raw.record, focus)
+            line = self._history.read(raw, focus)
             if index:  # the same line again, around another hit
                 self._say([one for part in line.parts or (line,) for one in self._read_part(part, uses)])
             else:

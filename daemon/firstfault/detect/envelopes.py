@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import re
+
 from firstfault.detect.history import lines_of_records
 from firstfault.detect.regions import Raw
-from firstfault.text.unwrap import Unwrapper, sniff
+from firstfault.text.unwrap import Record, Unwrapper, sniff, unwrap_line
 
-PLAIN_RUN = 64  # lines in a row without an envelope, after which the stream is read as plain again
-_PROBE = 4096  # bytes of a line that tell whether it is a record at all
+PLAIN_RUN = 64  # lines in a row that need no unwrapping, after which the stream is read as plain again
+_PROBE = 4096  # bytes of a line that tell whether it is a piece of one
+_WHOLE_CRI = re.compile(rb"\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:\d\d) std(?:out|err) F")
 
 
 def is_record(line: bytes) -> bool:
-    """Tell whether a line is a record of a container runtime or log shipper."""
-    return sniff(line) != "plain" if line.lstrip()[:1] == b"{" else sniff(line[:_PROBE]) != "plain"
+    """Tell whether a line is a record of a container runtime or log shipper that has to be unwrapped before it can be scanned."""
+    return sniff(line) != "plain" if line.lstrip()[:1] == b"{" else _is_piece(line)
+
+
+def _is_piece(line: bytes) -> bool:
+    return any(record.partial for record in unwrap_line(line[:_PROBE], 0))
 
 
 class Envelopes:
@@ -27,7 +34,7 @@ class Envelopes:
     @property
     def plain(self) -> bool:
         """Tell whether the stretch may end here."""
-        return self.run >= PLAIN_RUN
+        return self.run >= PLAIN_RUN and not self._unwrapper._open
 
     @property
     def number(self) -> int:
@@ -43,8 +50,7 @@ class Envelopes:
         end = _after_lines(data, at, PLAIN_RUN - self.run)
         records = self._unwrapper.feed(data[at:end], offset)
         for record in records:
-            enveloped = record.time is not None or record.labels or record.channel
-            self.run = 0 if enveloped else self.run + 1
+            self.run = 0 if self._needs_unwrapping(record, data, at + record.offset - offset) else self.run + 1
         self.since = self._oldest(offset + end - at)
         return list(lines_of_records(records)), end
 
@@ -55,6 +61,13 @@ class Envelopes:
     def close(self) -> list[Raw]:
         """Return lines whose last piece never came."""
         return list(lines_of_records(self._unwrapper.close()))
+
+    @staticmethod
+    def _needs_unwrapping(record: Record, data: bytes, place: int) -> bool:
+        """Tell whether a record says nothing as it stands: not so for plain lines and whole CRI lines."""
+        if record.time is None and not record.labels and not record.channel:
+            return False
+        return place < 0 or _WHOLE_CRI.match(data, place) is None
 
     def _oldest(self, end: int) -> int:
         # The pieces of a cut line lie in the unwrapper until its end comes; a restart must read them again.

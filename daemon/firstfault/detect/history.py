@@ -12,13 +12,14 @@ from firstfault.detect.regions import Raw
 from firstfault.detect.scanner import CLOCK
 from firstfault.model import Stamp
 from firstfault.text.lines import LineReader, ReadLine, split
-from firstfault.text.unwrap import Record, Unwrapper
+from firstfault.text.unwrap import Record, Unwrapper, unwrap_line
 
 _CLOCK = re.compile(CLOCK)
 _WALK = 64  # stamped lines of others that a search for one speaker's passes
 _BARE = 8  # lines without a time, after which the rest of the way is scanned for any time at all
 _PATIENCE = 4  # searches in vain after which a speaker is taken for one that gives no times
 _SPEAKERS = 4096
+_PREFIX = 48  # bytes in which a CRI prefix names its stream
 
 
 def lines_of_records(records: list[Record]) -> Iterator[Raw]:
@@ -27,6 +28,14 @@ def lines_of_records(records: list[Record]) -> Iterator[Raw]:
         envelope = record if record.time is not None or record.labels or record.channel else None
         for start, stop in split(record.message):
             yield Raw(record.offset + start, record.number, record.message[start:stop], envelope, record.offset)
+
+
+def opened(raw: Raw) -> Raw:
+    """Take a whole CRI line out of its envelope, which is no more than a prefix; others stay as they are."""
+    if raw.record is not None or b" std" not in raw.data[:_PREFIX]:
+        return raw
+    record = unwrap_line(raw.data, raw.offset, raw.number)[0]
+    return raw if record.time is None or record.partial else raw._replace(data=record.message, record=record)
 
 
 class History:
@@ -69,8 +78,11 @@ class History:
         for raw in self.raws(before, low):
             yield self.read(raw)
 
-    def read(self, raw: Raw) -> ReadLine:
-        return self._reader.read(raw.data, raw.offset, raw.number, raw.record)
+    def read(self, raw: Raw, focus: int = 0) -> ReadLine:
+        """Read one line; `focus` is a byte of it that must survive cutting."""
+        inner = opened(raw)
+        focus = max(0, focus - len(raw.data) + len(inner.data))
+        return self._reader.read(inner.data, inner.offset, inner.number, inner.record, focus)
 
 
 class NearTimes:

@@ -18,9 +18,9 @@ _NAME = re.compile(r"(?<!\\)\(\?P?<\w+>")  # two patterns may give their groups 
 _ANYWHERE = re2._re2.RE2.Anchor.UNANCHORED
 Spans = Sequence[tuple[int, int]]
 
-# A line of a log shipper or container runtime: looked at more closely by text/unwrap.
+# A line that says nothing before it is taken out of its envelope, or that is a piece of one: looked at more closely by text/unwrap.
 ENVELOPES = (
-    r"\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) (?:stdout|stderr) [FP]",
+    r"\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) (?:stdout|stderr) P",  # whole CRI lines are read as they stand
     r'"(?:resourceLogs|streams|__REALTIME_TIMESTAMP|source_type|@metadata|kubernetes|_p|logtag|@timestamp|stream)"\s*:',
 )
 

@@ -89,7 +89,7 @@ class StreamReader:
         self.history.enveloped = self._envelopes is not None
         lines = self.history.lines(at, at - distance)
         if self._partial_size and self._envelopes is None:
-            last = self.reader.read(b"".join(self._partial)[-PIECE:], at, self.number)
+            last = self.history.read(Raw(at, self.number, b"".join(self._partial)[-PIECE:]))
             lines = (line for group in ((last,), lines) for line in group)
         return summarise(lines, self.stream, self.engine.job, self.kept.end)
 
