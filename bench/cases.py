@@ -128,7 +128,8 @@ def decisive(case: Case) -> list[tuple[str, int]]:
 
 # taking away --------------------------------------------------------------------------------------------------------------------
 
-_TAG = re.compile(rb"^(?:\S+Z std(?:out|err) [FP] )?(\[default\d+\]:|\d+: )|(\[[Rr]ank ?\d+\])|(\brank=\d+ )|(\"rank\": \d+,)")
+_ENVELOPE = rb"(?:\S+Z std(?:out|err) [FP] )?"
+_TAGS = tuple(re.compile(_ENVELOPE + tag) for tag in (rb"(\[default\d+\]:)", rb"(\d+: )", rb".{0,60}?(\[[Rr]ank ?\d+\])", rb".{0,60}?(\"rank\": \d+,)", rb".{0,30}(rank=\d+) "))  # outermost first
 _STEP = re.compile(rb"\b(?:step|iteration|iter)\b\W{0,3}\d|train_step|\bloss\b", re.IGNORECASE)
 
 
@@ -177,11 +178,13 @@ def file_cuts(case: Case) -> Iterator[Cut]:
 
 
 def speaker_cuts(case: Case) -> Iterator[Cut]:
-    """Take away all lines that one rank's tag marks, where several ranks share a file."""
-    found: dict[bytes, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+    """Take away all lines that carry one process's outermost tag, where a file holds several processes."""
     for path, data in case.files.items():
-        for number, line in enumerate(data.splitlines(), 1):
-            for match in _TAG.finditer(line[:200]):
-                found[match[match.lastindex or 0]][path].add(number)
-    for tag, drop in sorted(found.items()):
-        yield Cut(f"without the lines of {tag.decode()}", without(case, drop))
+        lines = data.splitlines()
+        kind = next((kind for kind in _TAGS if len({match[1] for line in lines if (match := kind.match(line))}) > 1), None)
+        found: dict[bytes, set[int]] = defaultdict(set)
+        for number, line in enumerate(lines, 1):
+            if kind is not None and (match := kind.match(line)):
+                found[match[1]].add(number)
+        for tag, drop in sorted(found.items()):
+            yield Cut(f"without the lines of {tag.decode()} in {path}", without(case, {path: drop}))

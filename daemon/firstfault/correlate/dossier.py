@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from firstfault.correlate.suspects import Suspect
 from firstfault.model import Event, Fact, Progress
 
-
 # A traceback's lines are indented, its last, the exception, is not; before them may stand an envelope's stamp and tags of the speaker.
 _INDENTED = re.compile(
     r'(?:\S+Z std(?:out|err) [FP] )?(?:\[[^\]]{1,24}\]:? ?|\d+: )*(?: {2,}(?:File "|\S)|Traceback \(most recent call last\))'

@@ -26,11 +26,13 @@ WEIGHTS = MappingProxyType(
             3.6, "an uncaught exception of user code ends a rank by itself; a few wrap a lost peer in words no entry knows"
         ),
         "own-either": Weight(1.4, "the symptom is as often a consequence; it needs company"),
+        "own-hearsay": Weight(0.5, "an exception of a launcher or of the collective library tells of others as often as of its speaker"),
         "own-unowned": Weight(3.2, "printed on this machine by a process whose rank the line does not say"),
         # exits
         "exit-crash": Weight(4.2, "SIGSEGV, SIGBUS, SIGILL, SIGFPE come from the process itself"),
         "exit-killed": Weight(3.8, "SIGKILL comes from the kernel or an operator, never from a peer; launchers' own kills are told apart"),
         "exit-abort": Weight(2.4, "SIGABRT without any wait or loss of its own before it; but who aborts says why, so its words are lost"),
+        "exit-abort-unheard": Weight(0.8, "SIGABRT of a process of which no line was given: watchdogs abort the victims so"),
         "exit-silent-code": Weight(3.4, "an exit code that is neither success nor the generic 1, with no word: sys.exit in user code"),
         "exit-silent-one": Weight(0.3, "exit code 1 without a traceback: its words are lost, and victims end so too"),
         "exit-oom-kill": Weight(4.6, "the kernel named the process that it killed"),

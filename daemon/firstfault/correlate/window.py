@@ -298,6 +298,16 @@ class Window:
         return any(one.who.agent is False and self.who(one) is None for one in [*loud, *self.facts("collective-wait", "peer-lost")])
 
     @cached_property
+    def shares_stream(self) -> bool:
+        """Tell whether two ranks speak in one stream, so that it would show the others too."""
+        speakers: dict[str, Suspect] = {}
+        for suspect, dossier in self.processes.items():
+            for one in [*dossier.progress, *dossier.waits, *dossier.losses, *dossier.events]:
+                if speakers.setdefault(one.stream, suspect) != suspect:
+                    return True
+        return False
+
+    @cached_property
     def single_machine(self) -> bool:
         return len(self.nodes()) <= 1
 

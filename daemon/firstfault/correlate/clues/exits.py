@@ -53,7 +53,8 @@ def _ended(window: Window, dossier: Dossier) -> tuple[str, str, str | None] | No
     if signal in CRASH_SIGNALS:
         return "exit-crash", f"died of {CRASH_SIGNALS[signal]} (exit code {code})", window.by_exit(code) or "silent-exit"
     if signal == 6 and not _explained(window, dossier):
-        return "exit-abort", f"aborted (SIGABRT, exit code {code}) without a wait or loss of its own", window.by_exit(code) or "silent-exit"
+        name = "exit-abort" if dossier.spoke else "exit-abort-unheard"
+        return name, f"aborted (SIGABRT, exit code {code}) without a wait or loss of its own", window.by_exit(code) or "silent-exit"
     return None
 
 

@@ -45,7 +45,7 @@ def _rank(event: Event) -> int:
 def weight_name(event: Event, owned: bool = True) -> str:
     """Return the row of the table of weights that fits an event."""
     if event.fingerprint == EXCEPTION:
-        return "own-either" if hearsay(event) else "own-exception"
+        return "own-hearsay" if hearsay(event) else "own-exception"
     if event.role == "either":
         return "own-either"
     return "own-initiating" if owned else "own-unowned"

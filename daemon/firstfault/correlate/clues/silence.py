@@ -8,6 +8,8 @@ when the launcher killed it before its own time-out.
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Iterator
 
 from firstfault.correlate.clues import peers
@@ -16,6 +18,8 @@ from firstfault.correlate.clues.exits import CRASH_SIGNALS, signal_of
 from firstfault.correlate.dossier import Dossier
 from firstfault.correlate.suspects import Suspect, label, labels, of_node, of_rank
 from firstfault.correlate.window import Window, lines_of
+from firstfault.model import Progress
+from firstfault.text.identity import read_path
 
 SILENT = "rank-silent"
 EARLY = "rank-finished-early"
@@ -58,6 +62,7 @@ def _silent(window: Window) -> Iterator[Finding]:
     if _all_joined(window):
         return
     heard = [rank for rank in mute if of_rank(rank) in window.dossiers and window.dossiers[of_rank(rank)].spoke]
+    heard = [rank for rank in heard if not _half_given(window, of_rank(rank))]
     unheard = [rank for rank in mute if rank not in heard and visible(window, rank)]
     if heard:
         suspects = tuple(of_rank(rank) for rank in heard)
@@ -108,6 +113,30 @@ def _stopped(window: Window, suspect: Suspect) -> bool:
     return not (dossier.waited or dossier.events or dossier.finishes or dossier.exits or dossier.closings)
 
 
+def _half_given(window: Window, suspect: Suspect) -> bool:
+    """Tell whether a rank's error channel is missing from the logs: all others wrote to theirs from the start, it has only another one."""
+    mine = set(_channels(window.dossiers[suspect]))
+    if not mine - {""} or "stderr" in mine:
+        return False
+    others = [dossier for other, dossier in window.processes.items() if other != suspect and dossier.spoke]
+    return bool(others) and all(_early_words(dossier) for dossier in others)
+
+
+def _channels(dossier: Dossier) -> dict[str, list[Progress]]:
+    found: dict[str, list[Progress]] = defaultdict(list)
+    for one in dossier.progress:
+        if one.last_line is not None:
+            found[read_path(one.last_line.source).channel].append(one)
+    return found
+
+
+def _early_words(dossier: Dossier) -> bool:
+    """Tell whether a rank wrote to its error channel while it still worked."""
+    channels = _channels(dossier)
+    began = min((one.first.at for one in channels.pop("stderr", []) if one.first.at is not None), default=math.inf)
+    return any(one.last.at is not None and began < one.last.at for found in channels.values() for one in found)
+
+
 def _all_joined(window: Window) -> bool:
     """Tell whether nobody can be missing from what the others wait in: the first collective of a communicator that is complete.
 
@@ -132,13 +161,13 @@ def _all_point_at(window: Window, mute: tuple[int, ...]) -> bool:
 
 
 def visible(window: Window, rank: int) -> bool:
-    """Tell whether the logs given would show an unheard rank: others of its stream or node speak in them.
+    """Tell whether the logs given would show an unheard rank: others speak in one stream, and nearly all ranks are heard.
 
-    A console with all ranks of a job shows every rank; the files of one of several nodes show only its own.
+    A console with all ranks of a job shows every rank; where each rank writes a file of its own, a missing file says nothing.
     """
     size = len(window.ranks_known)
     heard = len(window.ranks_heard)
-    return heard >= 2 and size - heard <= max(1, size // 8)
+    return window.shares_stream and heard >= 2 and size - heard <= max(1, size // 8)
 
 
 def _frozen(window: Window) -> Iterator[Finding]:
