@@ -9,6 +9,7 @@ MATCH_BUCKETS = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5)
 ROLES = ("initiating", "collateral", "either", "context", "recovery")
 SCOPES = ("rank", "node", "all_ranks", "external", "undetermined")
 VERDICTS = ("right", "wrong")
+DROPS = ("internal-error",)  # why lines of a source may be left out; counted from zero
 ALERT_FAILURES = ("refused", "unreachable")  # counted from zero: rules ask for their increase
 
 
@@ -26,6 +27,7 @@ class Metrics:
             return Histogram(f"firstfault_{name}", text, buckets=buckets, registry=registry)
 
         self.build_info = gauge("build_info", "Version of firstfault; always 1.", "version")
+        self.console_info = gauge("console_info", "Where people reach the console; always 1.", "url")
         # Taking in
         self.bytes = counter("bytes_total", "Log bytes taken in.", "source")
         self.lines = counter("lines_total", "Log lines taken in.", "source")

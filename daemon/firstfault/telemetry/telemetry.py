@@ -45,6 +45,13 @@ class Telemetry:
         """The daemon is up."""
         self._log.info("started", version=__version__, url=url, state_folder=state_folder, entries=entries)
 
+    def console_at(self, url: str) -> None:
+        """People reach the console here; dashboards take their links from it. A password in it stays here."""
+        scheme, _, rest = url.partition("://")
+        place, slash, path = rest.partition("/")
+        self._metrics.console_info.clear()
+        self._metrics.console_info.labels(f"{scheme}://{place.rpartition('@')[2]}{slash}{path}".rstrip("/")).set(1)
+
     def became_ready(self) -> None:
         """State is restored, rules are loaded, sources run."""
         self._metrics.ready.set(1)
@@ -103,8 +110,12 @@ class Telemetry:
 
     def source_configured(self, source: str) -> None:
         """A source exists; its counters start at zero."""
-        for counter in (self._metrics.bytes, self._metrics.lines, self._metrics.unattributed, self._metrics.source_errors):
+        found = self._metrics
+        counters = (found.bytes, found.lines, found.unattributed, found.source_errors, found.truncated, found.rotated, found.lost)
+        for counter in counters:
             counter.labels(source)
+        for reason in metrics.DROPS:
+            found.dropped.labels(source, reason)
         self._metrics.source_failing.labels(source).set(0)
 
     def source_read(self, source: str, size: int) -> None:

@@ -161,6 +161,7 @@ class Daemon:
         for source in self._sources:
             source.start(self._positions.get(source.name, []))
         self._starting = None
+        self._telemetry.console_at(self._external_url())
         self._telemetry.started(self.url, str(self._store.folder), len(self._rules.entries))
         self._telemetry.became_ready()
         sd_notify(f"READY=1\nSTATUS=following logs, {self.url}", self._environ)
@@ -228,6 +229,7 @@ class Daemon:
         self._loaded, self.config, self._rules = loaded, new, rules
         self._telemetry.config_loaded(str(loaded.path) if loaded.path else None)
         self._telemetry.rules_loaded(rules)
+        self._telemetry.console_at(self._external_url())
         self._families = self._worker.families
         if new.log != old.log:
             configure_logging(new.log.level, new.log.format)
