@@ -66,8 +66,10 @@ class Correlator:
 
     def observe(self, observations: Iterable[Observation], now: float | None = None) -> list[Change]:
         """Take new observations; repeated ones change nothing."""
+        job = run = None
         for one in observations:
-            run = self._run(one.job)
+            if run is None or one.job is not job:
+                job, run = one.job, self._run(one.job)
             if self._remember(run, one) and _is_evidence(one):
                 run.dirty = True
                 run.evidence_at = now if now is not None else run.evidence_at

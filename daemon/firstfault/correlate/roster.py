@@ -85,7 +85,7 @@ class Roster:
         return roster
 
     def _learn_names(self, seen: list[Observation]) -> None:
-        homes: dict[str, Counter[str]] = defaultdict(Counter)
+        homes: dict[str, str | None] = {}  # None: its lines do not agree
         printed: dict[str, set[str]] = defaultdict(set)
         for name, times in Counter(one.who.node for one in seen).items():
             if name is not None:
@@ -94,13 +94,14 @@ class Roster:
             if isinstance(one, Event) or one.who.node is None:
                 continue
             if isinstance(one, Progress):
-                homes[one.stream][node_key(one.who.node)] += 1
+                key = node_key(one.who.node)
+                homes[one.stream] = key if homes.get(one.stream, key) == key else None
                 continue
             if one.name == "host-address" and one.who.address:
                 self._address_of[one.who.address.split("<")[0]].add(node_key(one.who.node))
             if one.values.get("by") == "torchelastic-block":
                 printed[one.stream].add(node_key(one.who.node))
-        self._homes = {stream: counts.most_common(1)[0][0] for stream, counts in homes.items() if len(counts) == 1}
+        self._homes = {stream: key for stream, key in homes.items() if key is not None}
         self._alias(printed)
 
     def _alias(self, printed: dict[str, set[str]]) -> None:

@@ -57,12 +57,12 @@ class Window:
         observations: Iterable[Observation],
         rules: RuleSet,
         world_size: int | None = None,
-        roster: Roster | None = None,  # of these observations, where they are made already
+        roster: Roster | None = None,  # of these observations, in the order of `position`, where they are made already
         clocks: Clocks | None = None,
     ) -> None:
         self.key = key
         self.rules = rules
-        self.observations = sorted(observations, key=position)
+        self.observations = sorted(observations, key=position) if roster is None else list(observations)
         events = [one for one in self.observations if isinstance(one, Event)]
         facts = [one for one in self.observations if isinstance(one, Fact)]
         self.events = self._counting(events, facts)
