@@ -1,4 +1,4 @@
-"""What dashboards and rules take for granted of the metrics: they start at zero, lead to the console, and stay bounded in a hostile daemon."""
+"""What dashboards and rules take for granted of the metrics: zero from the start, a way to the console, bounds in a hostile daemon."""
 
 from __future__ import annotations
 
