@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -229,6 +230,15 @@ def test_dumps_join_the_job_that_the_logs_are_of():
     assert jobs([("ml", "llama")]) == {("ml", "llama")}
     assert jobs([]) == {("default", "t")}
     assert jobs([("ml", "a"), ("ml", "b")]) == jobs([("ml", "a")], {"job": own[1]}) == jobs([own, ("ml", "b")]) == {own}
+
+
+def test_every_value_of_a_dumps_facts_is_documented():
+    """docs/signals.md names each fact and key."""
+    page = (Path(__file__).parents[2] / "docs" / "signals.md").read_text()
+    sends = [work(0, "send 0->1", done=False, p2p_seq_id=1, collective_seq_id=0, is_p2p=True)]
+    told = [*flight.read(stream("r_1"), torch_pickle(dump([*steps(41, 41), *sends]))), *flight.unread(stream("r_2"))]
+    assert {key for one in told for key in (one.name, *one.values) if f"`{key}`" not in page} == set()
+    assert {one.name for one in told} == {"recorder", "world-size", "recorder-group", "collective-timeout"}
 
 
 def test_the_default_group_is_known_by_its_name():

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from sys import intern
 from typing import Any
 
@@ -246,7 +247,8 @@ def _expired(work: Work, written: float | None) -> bool:
     return _EARLIEST * limit <= written - work.created <= _LATEST * limit + _LATEST_SECS
 
 
-def members(ranks: Sequence[int]) -> str:
+@lru_cache(maxsize=1024)
+def members(ranks: tuple[int, ...]) -> str:
     """Write global ranks in the order of the group as "0-7" or "0,8,16"; equal groups share one text."""
     parts: list[str] = []
     start = previous = ranks[0]
@@ -257,7 +259,7 @@ def members(ranks: Sequence[int]) -> str:
         parts.append(str(start) if start == previous else f"{start}-{previous}")
         if rank is not None:
             start = previous = rank
-    return intern(",".join(parts))
+    return ",".join(parts)
 
 
 def ranks_of(text: str) -> tuple[int, ...]:

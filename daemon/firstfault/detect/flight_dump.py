@@ -129,8 +129,16 @@ def _description(told: Any) -> str:
 
 def _ranks(told: Any) -> tuple[int, ...] | None:
     """Read global ranks: a list, or one written as text, which is what the recorder dumps."""
-    if isinstance(told, str):
-        told = [int(rank) for rank in re.findall(r"\d{1,7}", told)] if _RANKS.fullmatch(told) else None
+    return _written_ranks(told) if isinstance(told, str) else _sound_ranks(told)
+
+
+@lru_cache(maxsize=1024)
+def _written_ranks(text: str) -> tuple[int, ...] | None:
+    """Read ranks from text; all members of a group dump the same one."""
+    return _sound_ranks([int(rank) for rank in re.findall(r"\d{1,7}", text)]) if _RANKS.fullmatch(text) else None
+
+
+def _sound_ranks(told: Any) -> tuple[int, ...] | None:
     if not isinstance(told, list) or not 0 < len(told) <= _MOST_RANKS:
         return None
     sound = all(type(rank) is int and 0 <= rank < _MOST_RANKS for rank in told) and len(set(told)) == len(told)
