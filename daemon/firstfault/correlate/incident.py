@@ -163,9 +163,13 @@ class Correlator:
         changes: list[Change] = []
         judged = self._slices(run)
         run.attempts = ()
+        held: set[Place] = set()
         for window, decisions in judged:
             for ordinal, decision in enumerate(decisions):
-                changes += self._update(run, (*_attempt_of(window.key), ordinal), window, decision, now)
+                place = (*_attempt_of(window.key), ordinal)
+                held.add(place)
+                changes += self._update(run, place, window, decision, now)
+        changes += self._withdraw(run, held, now)
         changes += self._recover(run, judged, now)
         run.attempts = tuple(self._attempt(run, window) for window, _ in judged)
         return changes
@@ -187,6 +191,20 @@ class Correlator:
         if _material(known, fresh):
             return [self._put(run, number, replace(fresh, revision=known.revision + 1), "revised", now, known)]
         return [self._put(run, number, fresh, "updated", now, known)]
+
+    def _withdraw(self, run: _Run, held: set[Place], now: float | None) -> list[Change]:
+        """End incidents that later lines explained away: the speaker went on, or a restart failed of what ended the attempt before it.
+
+        Not where evidence was dropped for want of room: then its absence explains nothing.
+        """
+        gone = [] if run.dropped else sorted(set(run.incidents) - held)
+        changes = []
+        for place in gone:
+            known = run.incidents[place]
+            if known.state not in ("recovered", "closed"):
+                changes.append(self._put(run, place, replace(known, state="closed", closed_at=now), "closed", now, known))
+            del run.incidents[place]
+        return changes
 
     def _incident(
         self, run: _Run, number: Place, window: Window, decision: Decision, known: Incident | None, now: float | None
