@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.corpus import score
-from bench.synthetic import generate
+from bench.synthetic import generate, settings
 from firstfault.model import Batch, Stream
 from firstfault.pipeline import Pipeline
 from firstfault.render.report import to_json
