@@ -8,7 +8,7 @@ import pytest
 
 from firstfault.model import Batch, Change
 from firstfault.sources.base import Position
-from firstfault.topology.worker import BUSY_SHARE, IDLE_SHARE, TICK_SECS
+from firstfault.topology.worker import BUSY_SHARE, IDLE_SHARE, NEWS_SECS, TICK_SECS
 from tests.app.test_worker import STREAM, Rig
 
 JUDGING_SECS = 2.0
@@ -20,12 +20,13 @@ class SlowRig(Rig):
     def __init__(self, folder) -> None:
         super().__init__(folder)
         self.asked: list[float] = []
+        self.judging_secs = JUDGING_SECS
         machine: Any = self.machine
         machine.advance = self._judge
 
     def _judge(self, now: float) -> list[Change]:
         self.asked.append(now)
-        self.clock.advance(JUDGING_SECS)
+        self.clock.advance(self.judging_secs)
         return []
 
     def bring(self, arrived: float) -> None:
@@ -76,3 +77,27 @@ def test_silence_is_counted_up_to_what_was_read(rig):
     rig.clock.advance(60)
     rig.worker.turn(0)
     assert rig.asked[-1] == pytest.approx(begin + 180, abs=10 * JUDGING_SECS)
+
+
+def test_an_event_is_judged_without_waiting_for_the_tick(rig):
+    """A decisive line between two looks at the clock is judged at once, unless judging has just taken its share of the time."""
+    rig.judging_secs = 0.001
+    rig.clock.advance(TICK_SECS)
+    rig.worker.turn(0)
+    rig.bring(rig.clock.now())
+    rig.worker.turn(0)
+    assert len(rig.asked) == 1
+    rig.clock.advance(NEWS_SECS)
+    rig.worker.turn(0)
+    assert len(rig.asked) == 2
+
+
+def test_a_spell_that_is_over_ends_no_statement(rig):
+    """News that a stream is quiet means nothing once more of it waits to be read."""
+    rig.handover.quiet(STREAM)
+    rig.bring(rig.clock.now())
+    rig.worker.turn(0)
+    assert rig.machine.fed == [b"x\n"]
+    rig.handover.quiet(STREAM)
+    rig.worker.turn(0)
+    assert rig.machine.fed == [b"x\n", b"quiet:s"]

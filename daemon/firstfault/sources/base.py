@@ -8,7 +8,7 @@ back to `Source.start`. A source therefore needs no acknowledgement, and a crash
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Protocol
@@ -179,6 +179,7 @@ class Handover:
     def __init__(self, max_bytes: int = 32 << 20, max_items: int = 4096) -> None:
         self._max_bytes, self._max_items = max_bytes, max_items
         self._items: deque[Delivery] = deque()
+        self._unread: Counter[str] = Counter()  # batches that wait, by stream
         self._bytes = 0
         self._closed = False
         lock = threading.Lock()
@@ -205,6 +206,7 @@ class Handover:
             item = self._items.popleft()
             if isinstance(item, Read):
                 self._bytes -= len(item.batch.data)
+                self._count(item, -1)
             self._emptied.notify()
             return item
 
@@ -214,6 +216,11 @@ class Handover:
             self._closed = True
             self._filled.notify_all()
             self._emptied.notify_all()
+
+    def holds(self, stream_id: str) -> bool:
+        """Tell whether a batch of this stream waits."""
+        with self._filled:
+            return stream_id in self._unread
 
     def depth(self) -> tuple[int, int]:
         """Return items and bytes that wait."""
@@ -227,7 +234,15 @@ class Handover:
                 raise StoppedError
             self._items.append(item)
             self._bytes += size
+            if isinstance(item, Read):
+                self._count(item, 1)
             self._filled.notify()
+
+    def _count(self, item: Read, change: int) -> None:
+        name = item.batch.stream.id
+        self._unread[name] += change
+        if not self._unread[name]:
+            del self._unread[name]
 
     def _fits(self, size: int) -> bool:
         """Let one batch into an empty queue whatever its size, or it would wait for ever."""

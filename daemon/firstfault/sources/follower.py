@@ -18,6 +18,7 @@ from firstfault.sources.tail import Key, Place
 from firstfault.sources.troubles import describe
 
 _ACTIVE_FLOOR_SECONDS = 0.02
+_WHOLE_QUIET_SECONDS = 0.1  # of a stream that ends with a whole line
 _COOL_SECONDS = 1.0  # a file that was silent this long is no longer read in short intervals
 _SCAN_SHARE = 10  # scans take at most a tenth of the time
 _NOW, _NEVER = float("-inf"), float("inf")
@@ -158,7 +159,7 @@ class Follower:
 
     def _idle(self, one: Tail, now: float) -> bool:
         """Handle a file without news."""
-        if now - one.heard_at >= self._options.quiet_seconds:
+        if now - one.heard_at >= self._quiet_seconds(one):
             self._tell_quiet(one)
         silent = now - max(one.heard_at, one.moved_at)
         if tail.is_over(one.place, silent, self._options.rotate_wait_seconds, self._options.deleted_wait_seconds):
@@ -174,6 +175,10 @@ class Follower:
             return False
         self._files.hot.pop(one.key, None)
         return one.fd >= 0 and self._hints.watch_file(one.fd, one.key) and self._turn(one, now)
+
+    def _quiet_seconds(self, one: Tail) -> float:
+        """A traceback that ends with a whole line is told in one go; half a line may well be finished later."""
+        return min(_WHOLE_QUIET_SECONDS if one.before.endswith(b"\n") else _NEVER, self._options.quiet_seconds)
 
     def _tell_quiet(self, one: Tail) -> None:
         if not one.told_quiet:

@@ -23,7 +23,7 @@ from firstfault.topology.machine import Machine
 from firstfault.topology.restore import position_of
 from firstfault.topology.vintage import Vintage
 
-TICK_SECS = 0.25
+TICK_SECS, NEWS_SECS = 0.25, 0.05  # between two judgements, without and with new events
 BUSY_SHARE, IDLE_SHARE = 4.0, 1.0  # of the time the last judging took, until the next one: with lines waiting, and with none
 MOST_A_TURN = 256  # deliveries between two looks at the clock
 
@@ -67,6 +67,7 @@ class Worker:
         self._orders: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._stop = threading.Event()
         self._next_tick = clock.monotonic() + TICK_SECS
+        self._next_news = clock.monotonic()  # events are judged without waiting for the tick, but not before this
         self._vintage = Vintage()
         self._troubles: dict[tuple[str, str], str] = {}  # told already
         self._arrived: float | None = None  # when the newest bytes that were matched were read
@@ -115,7 +116,8 @@ class Worker:
         self._tell_troubles()
         ended = self._clock.monotonic()
         share = BUSY_SHARE if self._handover.depth()[0] else IDLE_SHARE
-        self._next_tick = ended + max(TICK_SECS, share * (ended - began))
+        self._next_news = ended + max(NEWS_SECS, share * (ended - began))
+        self._next_tick = max(ended + TICK_SECS, self._next_news)
         return changes
 
     def _tell_troubles(self) -> None:
@@ -161,6 +163,8 @@ class Worker:
                 self._keeper.moved(position_of(batch.stream, position))
                 return changes
             case Quiet(stream):
+                if self._handover.holds(stream.id):
+                    return []  # it has gone on since
                 changes = self._guard(stream.source, lambda: self.machine.quiet(stream.id))
                 self._note_events(stream.source)
                 return changes
@@ -180,6 +184,7 @@ class Worker:
     def _note_events(self, source: str) -> None:
         events = self.machine.take_events()
         if events:
+            self._next_tick = min(self._next_tick, self._next_news)
             self._keeper.found(events)
             self._happenings.events_seen(source, events)
 
