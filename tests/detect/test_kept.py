@@ -34,6 +34,31 @@ def test_lines_back_stop_where_told(text: bytes, low: int) -> None:
     assert list(kept.lines_back(len(data), low)) == [line for line in forwards(data)[::-1] if line[0] >= low]
 
 
+@given(pieces, st.lists(st.tuples(st.integers(0, 30000), st.integers(0, 30000)), max_size=12))
+def test_packing_changes_nothing(text: bytes, steps: list[tuple[int, int]]) -> None:
+    """Packed or not, the kept bytes read the same, while more come and the oldest are dropped."""
+    kept, data, gone = Kept(), b"", 0
+    for number, (before, forgotten) in enumerate(steps):
+        kept.append(text + b"%d\n" % number)
+        data += text + b"%d\n" % number
+        kept.pack(before)
+        kept.forget(min(forgotten, before))
+        gone = max(gone, min(forgotten, before, len(data)))
+        assert kept.slice(0, len(data)) == data[gone:]
+        assert kept.slice(before, forgotten) == data[max(before, gone) : max(forgotten, 0)]
+
+
+def test_packing_saves_memory() -> None:
+    """A slow stream's kept log text takes less than half of its size."""
+    kept = Kept()
+    for number in range(400):
+        kept.append(b"2026-01-02 03:04:05,678 INFO step %d loss 2.5 and some more words of one line\n" % number * 4)
+        kept.pack(kept.end - 4096)
+        kept.forget(kept.end - 65536)
+    assert len(kept.slice(0, kept.end)) == 65536
+    assert sum(len(chunk.data) for chunk in kept._chunks) < 32768
+
+
 @given(pieces, st.integers(0, 20000))
 def test_what_is_forgotten_is_gone_and_the_rest_is_there(text: bytes, before: int) -> None:
     """Forgetting keeps exactly the bytes from the given offset on."""

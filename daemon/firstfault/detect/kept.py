@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy
+import zstandard
 
+PACKED = 8 * 1024  # bytes at least that are compressed together
 _FEW = 4096  # bytes below which counting byte by byte beats the vectorised count's fixed cost
 _NEARBY = 1024  # bytes in which most lines end
 _FIRST_BLOCK, _BLOCK = 512, 4096  # bytes that a walk back reads at first, and then at a time
@@ -52,40 +55,76 @@ def after_end(data: bytes, stop: int, high: int) -> int:
     return stop + 2 if data[stop] == 13 and data[stop + 1 : min(stop + 2, high)] == b"\n" else stop + 1
 
 
-class Kept:
-    """The last bytes of a stream, by their offset in it."""
+@dataclass(slots=True)
+class _Chunk:
+    offset: int
+    size: int
+    data: bytes
+    packed: bool = False  # `data` is compressed
 
-    __slots__ = ("_chunks", "end", "start")
+
+class Kept:
+    """The last bytes of a stream, by their offset in it; those asked for seldom are kept compressed."""
+
+    __slots__ = ("_chunks", "_opened", "end", "start")
 
     def __init__(self, start: int = 0) -> None:
-        self._chunks: deque[tuple[int, bytes]] = deque()
+        self._chunks: deque[_Chunk] = deque()
+        self._opened = (-1, b"")  # the packed chunk opened last: its offset and bytes
         self.start = start
         self.end = start
 
     def append(self, data: bytes) -> None:
         if data:
-            self._chunks.append((self.end, data))
+            self._chunks.append(_Chunk(self.end, len(data), data))
             self.end += len(data)
 
     def forget(self, before: int) -> None:
         """Drop what lies before an offset."""
         chunks = self._chunks
-        while chunks and chunks[0][0] + len(chunks[0][1]) <= before:
+        while chunks and chunks[0].offset + chunks[0].size <= before:
             chunks.popleft()
-        if chunks and chunks[0][0] < before:
-            offset, data = chunks.popleft()
-            chunks.appendleft((before, data[before - offset :]))
+        if chunks and chunks[0].offset < before and not chunks[0].packed:
+            first = chunks.popleft()
+            chunks.appendleft(_Chunk(before, first.offset + first.size - before, first.data[before - first.offset :]))
         self.start = max(self.start, min(before, self.end))
+        if self._opened[0] < self.start:
+            self._opened = (-1, b"")
+
+    def pack(self, before: int) -> None:
+        """Compress what lies before an offset, in blocks; thousands of slow streams take a fraction of the memory."""
+        self._opened = (-1, b"")
+        count = size = 0
+        for chunk in self._chunks:
+            if not chunk.packed and chunk.offset + chunk.size <= before:
+                count, size = count + 1, size + chunk.size
+        if size < PACKED:
+            return
+        chunks = self._chunks
+        packed = [chunks.popleft() for _ in range(sum(chunk.packed for chunk in chunks))]
+        fresh = [chunks.popleft() for _ in range(count)]
+        block = b"".join(chunk.data for chunk in fresh)
+        # copied, since the compressor's own result keeps room for the worst case
+        chunks.appendleft(_Chunk(fresh[0].offset, size, bytes(memoryview(zstandard.compress(block, 1))), packed=True))
+        chunks.extendleft(reversed(packed))
 
     def slice(self, low: int, high: int) -> bytes:
         """Return the bytes from one offset to another, as far as they are kept."""
+        low = max(low, self.start)
         parts = []
-        for offset, data in self._chunks:
-            if offset >= high:
+        for chunk in self._chunks:
+            if chunk.offset >= high:
                 break
-            if offset + len(data) > low:
-                parts.append(data[max(low - offset, 0) : high - offset])
+            if chunk.offset + chunk.size > low:
+                parts.append(self._bytes(chunk)[max(low - chunk.offset, 0) : high - chunk.offset])
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _bytes(self, chunk: _Chunk) -> bytes:
+        if not chunk.packed:
+            return chunk.data
+        if self._opened[0] != chunk.offset:
+            self._opened = (chunk.offset, zstandard.decompress(chunk.data))
+        return self._opened[1]
 
     def lines_back(self, before: int, low: int) -> Iterator[tuple[int, bytes]]:
         """Walk the lines from `before`, where one begins, back to the first that begins at or after `low`: offset and text."""

@@ -8,7 +8,7 @@ from typing import Any
 from firstfault.detect.engine import Engine
 from firstfault.detect.envelopes import Envelopes, is_record
 from firstfault.detect.history import History, NearTimes
-from firstfault.detect.kept import Kept, after_end, count_ends, line_stop
+from firstfault.detect.kept import PACKED, Kept, after_end, count_ends, line_stop
 from firstfault.detect.plan import Plan, Use
 from firstfault.detect.progress import summarise
 from firstfault.detect.regions import HEAD, PIECE, PlainRegion, Raw, RecordRegion, Region
@@ -19,6 +19,7 @@ from firstfault.text.lines import HEAD as READER_HEAD
 from firstfault.text.lines import LineReader
 
 MAX_SECTION = 1 << 20  # bytes over which reports and statements may stay open before they are ended
+_SMALL = 64 * 1024  # bytes of a batch; streams that come in such batches are many and slow
 _MAX_KEPT = 4 << 20  # bytes kept for lines whose last piece does not come
 
 
@@ -67,6 +68,8 @@ class StreamReader:
         while at < len(data):
             at = self._take_plain(data, at, base) if self._envelopes is None else self._take_enveloped(data, at, base)
         self._forget()
+        if len(data) < _SMALL:
+            self.kept.pack(self._partial_at - PACKED)
         return self._found()
 
     def close(self) -> list[Observation]:
