@@ -172,6 +172,8 @@ def _panel(panel: Panel) -> Any:
     made = made.height(STAT_HEIGHT if panel.kind == "stat" else PANEL_HEIGHT)
     for letter, query in zip(string.ascii_uppercase, panel.queries, strict=False):
         made = made.with_target(_target(letter, query, panel.kind))
+    if panel.unit == "short":
+        made = made.decimals(0)  # counts; increase() extrapolates 3 to 3.08
     return made.thresholds(_thresholds(panel.thresholds)) if panel.thresholds else made
 
 

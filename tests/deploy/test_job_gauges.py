@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
 from firstfault.clock import ManualClock
-from firstfault.model import Fact, JobKey, Progress, Stamp, Who
+from firstfault.model import Fact, Incident, JobKey, Progress, Stamp, Who
 from firstfault.telemetry import Telemetry
 from firstfault.telemetry.jobs import IDLE_SECS, Pulse
 from firstfault.topology.pulse import Listening, pulse_of
@@ -29,6 +30,13 @@ def said(rank: int | None, step: float = 7, at: float | None = NOW, *, local: in
     stamp = Stamp(at, "line", 0.001) if at is not None else Stamp()
     who = Who(rank=rank, local_rank=local, node="gpu-1")
     return Progress(f"s{rank}", JOB, who, f"s{rank}", stamp, stamp, 9, step=step, step_at=stamp, steps=steps)
+
+
+@functools.cache
+def failing_flood() -> list[Incident]:
+    """Return the incidents of a hundred thousand jobs."""
+    one = incident()
+    return [replace(one, id=f"i{n}", key=JobKey("evil", f"a-{n}")) for n in range(FLOOD)]
 
 
 def samples(telemetry: Telemetry) -> dict[str, dict[str, float]]:
@@ -135,7 +143,7 @@ def test_a_flood_of_failing_jobs_hides_no_incident_that_was_shown(telemetry: Tel
     """100,000 jobs fail at once: the cap holds, the rest is counted, and the incident from before is still there."""
     before = incident("real", key=JobKey("ml", "zzz-real"))
     telemetry.incidents_open([before])
-    flood = [replace(incident(f"i{n}"), key=JobKey("evil", f"a-{n}")) for n in range(FLOOD)]
+    flood = failing_flood()
     telemetry.incidents_open([*flood, before])
     found = samples(telemetry)
     assert len(found["firstfault_incident_open"]) == 200
@@ -148,10 +156,9 @@ def test_a_flood_of_failing_jobs_hides_no_incident_that_was_shown(telemetry: Tel
 
 def test_scraping_stays_quick_with_all_names_taken(telemetry: Telemetry):
     """A scrape costs what is shown, not what was seen: after the flood it takes at most thrice as long as before it, on the same series."""
-    some = [replace(incident(f"i{n}"), key=JobKey("evil", f"a-{n}")) for n in range(200)]
-    telemetry.incidents_open(some)
+    telemetry.incidents_open(failing_flood()[:200])
     small = _fastest_scrape(telemetry)
-    telemetry.incidents_open([*some, *(replace(some[0], key=JobKey("evil", f"b-{n}")) for n in range(FLOOD))])
+    telemetry.incidents_open(failing_flood())
     assert _fastest_scrape(telemetry) < 3 * small
 
 

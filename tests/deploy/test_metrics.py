@@ -57,6 +57,16 @@ def test_counters_start_at_zero(telemetry: Telemetry, series: str) -> None:
     assert value(telemetry, series) == 0
 
 
+def test_a_path_counts_as_failing_once_whatever_fails_about_it(telemetry: Telemetry) -> None:
+    """Another error of the same path is no second path, and one recovery ends it; or its alert would never resolve."""
+    telemetry.source_configured("files")
+    for error in ("denied", "too many links", "denied"):
+        telemetry.source_error("files", "/a", error)
+    assert value(telemetry, 'firstfault_source_failing_paths{source="files"}') == 1
+    telemetry.source_recovered("files", "/a")
+    assert value(telemetry, 'firstfault_source_failing_paths{source="files"}') == 0
+
+
 @pytest.mark.parametrize(
     ("url", "shown"),
     [

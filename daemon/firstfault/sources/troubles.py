@@ -36,7 +36,7 @@ class Troubles:
         trouble.retry_at = now + retry_delay(trouble.failures)
 
     def works(self, path: str) -> None:
-        """Tell that a path that failed works again."""
+        """Tell that a path that failed does so no more."""
         if self._by_path.pop(path, None) is not None:
             self._observer.source_recovered(self._source, path)
 
@@ -46,8 +46,8 @@ class Troubles:
         return trouble is not None and now < trouble.retry_at
 
     def drop(self, path: str) -> None:
-        """Forget a path that is no longer asked for."""
-        self._by_path.pop(path, None)
+        """Forget a path that is gone or no longer asked for: it fails no more."""
+        self.works(path)
 
     def paths(self) -> list[str]:
         """Return the paths that fail."""

@@ -9,6 +9,7 @@ MATCH_BUCKETS = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5)
 ROLES = ("initiating", "collateral", "either", "context", "recovery")
 SCOPES = ("rank", "node", "all_ranks", "external", "undetermined")
 VERDICTS = ("right", "wrong")
+MOST_FAILING = 10_000  # paths of a source that are counted as failing
 DROPS = ("internal-error",)  # why lines of a source may be left out; counted from zero
 ALERT_FAILURES = ("refused", "unreachable")  # counted from zero: rules ask for their increase
 

@@ -34,7 +34,7 @@ class Telemetry:
         self.registry.register(self._open)
         self._jobs = JobGauges(most_open_series)
         self.registry.register(self._jobs)
-        self._failing: dict[str, int] = {}
+        self._failing: dict[str, set[str]] = {}  # by source: paths, since one may fail first of this and then of that
         self._metrics.build_info.labels(__version__).set(1)
         for scope in metrics.SCOPES:
             self._metrics.verdicts.labels(scope)
@@ -126,13 +126,18 @@ class Telemetry:
     def source_error(self, source: str, path: str, error: str) -> None:
         """A path cannot be listed, opened or read; told once, until it recovers."""
         self._metrics.source_errors.labels(source).inc()
-        self._move_failing(source, 1)
+        failing = self._failing.setdefault(source, set())
+        if len(failing) < metrics.MOST_FAILING:
+            failing.add(path)
+        self._metrics.source_failing.labels(source).set(len(failing))
         self._log.error("cannot read", source=source, path=path, error=error)
 
     def source_recovered(self, source: str, path: str) -> None:
-        """A path that failed works again."""
-        self._move_failing(source, -1)
-        self._log.info("reads again", source=source, path=path)
+        """A path that failed works again, or is gone."""
+        failing = self._failing.setdefault(source, set())
+        failing.discard(path)
+        self._metrics.source_failing.labels(source).set(len(failing))
+        self._log.info("fails no more", source=source, path=path)
 
     def file_opened(self, source: str, path: str, offset: int) -> None:
         """A file is followed from here."""
@@ -256,6 +261,11 @@ class Telemetry:
         for reason in metrics.ALERT_FAILURES:
             self._metrics.alerts_failed.labels(alertmanager, reason)
 
+    def alertmanager_gone(self, alertmanager: str) -> None:
+        """An Alertmanager is no longer served: its address or the configuration changed."""
+        self._metrics.alerts_sent.remove_by_labels({"alertmanager": alertmanager})
+        self._metrics.alerts_failed.remove_by_labels({"alertmanager": alertmanager})
+
     def alerts_sent(self, alertmanager: str, count: int) -> None:
         """An Alertmanager took alerts."""
         self._metrics.alerts_sent.labels(alertmanager).inc(count)
@@ -325,7 +335,3 @@ class Telemetry:
     def _category(self, fingerprint: str) -> str:
         entry = self._entries.get(fingerprint)
         return entry.category if entry else "unknown"
-
-    def _move_failing(self, source: str, step: int) -> None:
-        self._failing[source] = max(0, self._failing.get(source, 0) + step)
-        self._metrics.source_failing.labels(source).set(self._failing[source])
