@@ -59,7 +59,7 @@ def test_show_prints_the_page(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_an_unknown_entry_is_a_usage_error_with_a_guess() -> None:
     """A misspelt name says what was probably meant."""
-    with pytest.raises(UsageError, match="no entry 'fsdp-flat-parm' .*; did you mean 'fsdp-flat-param'"):
+    with pytest.raises(UsageError, match=r"no entry 'fsdp-flat-parm' .*; did you mean 'fsdp-flat-param'"):
         call(rules, "show", "fsdp-flat-parm")
     with pytest.raises(UsageError, match="did you mean"):
         call(explain, "fsdp-flat-parm")
