@@ -30,14 +30,14 @@ services: setup  ## install the real servers that tests run against (Debian's pa
 	@$(BIN)/python scripts/services.py install
 
 lint: setup  ## style, import directions, entries, generated files
-	@$(BIN)/ruff check daemon tests bench scripts
-	@$(BIN)/ruff format --check daemon tests bench scripts
+	@$(BIN)/ruff check daemon tests bench scripts deploy
+	@$(BIN)/ruff format --check daemon tests bench scripts deploy
 	@$(BIN)/lint-imports
 	@$(BIN)/firstfault rules check --quiet
 
 format: setup  ## apply the formatter
-	@$(BIN)/ruff check --fix-only daemon tests bench scripts
-	@$(BIN)/ruff format daemon tests bench scripts
+	@$(BIN)/ruff check --fix-only daemon tests bench scripts deploy
+	@$(BIN)/ruff format daemon tests bench scripts deploy
 
 bench: setup  ## speed and memory, as ratios within one run
 	@$(BIN)/python -m bench
