@@ -53,7 +53,7 @@ class Pipeline:
             observations = [*observations, *detector.close()]
         changes = self._observe(observations, batch.arrived)
         if batch.final:
-            self._last_words(detector.progress(whole=True))
+            self._last_words(detector.progress(whole=True), ended=batch.stream.id)
             self._let_go(batch.stream.id)
         return changes
 
@@ -92,7 +92,7 @@ class Pipeline:
         for stream_id in sorted(self._detectors):
             detector = self._detectors[stream_id]
             self._observe(detector.close(), now)
-            self._last_words(detector.progress(whole=True))
+            self._last_words(detector.progress(whole=True), ended=stream_id)
         self._observe(flight.settle(self._dumps, self._jobs), now)
         self._dumps = []
         return self.correlator.finish(now)
@@ -167,9 +167,11 @@ class Pipeline:
         self._now = now if now is not None else self._now
         return self.correlator.observe(seen, self._now)
 
-    def _last_words(self, summaries: Sequence[Progress]) -> None:
+    def _last_words(self, summaries: Sequence[Progress], ended: str | None = None) -> None:
         if summaries:
             self.heard(summaries)
+        if ended is not None:
+            self.correlator.words_ended(ended)
         self.correlator.last_words(summaries)
 
     def _let_go(self, stream_id: str) -> None:

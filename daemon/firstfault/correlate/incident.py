@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -62,6 +63,7 @@ class Correlator:
         self.rules = rules
         self.limits = limits or Limits()
         self._runs: dict[tuple[str, str], _Run] = {}
+        self._spoken: dict[str, set[tuple[tuple[str, str], tuple]]] = defaultdict(set)  # stream -> where its last words are kept
         self.troubles: dict[tuple[str, str], str] = {}  # jobs whose verdict could not be reached, and why
 
     def observe(self, observations: Iterable[Observation], now: float | None = None) -> list[Change]:
@@ -84,6 +86,14 @@ class Correlator:
             run = self._run(one.job)
             if run.latest.get(place := speaker(one)) != one:
                 run.latest[place] = one
+                run.dirty = run.dirty or bool(run.incidents)
+                self._spoken[one.stream].add(((one.job.namespace, one.job.job), place))
+
+    def words_ended(self, stream: str) -> None:
+        """Forget what a stream's speakers were seen doing on the way: it was read to its end, and is summed up once more as a whole."""
+        for name, place in self._spoken.pop(stream, ()):
+            run = self._runs[name]
+            if run.latest.pop(place, None) is not None:
                 run.dirty = run.dirty or bool(run.incidents)
 
     def advance(self, now: float) -> list[Change]:
@@ -290,7 +300,10 @@ class Correlator:
 
         for one in saved.get("runs", ()):
             run = load_run(one, _Run)
-            self._runs[run.key.namespace, run.key.job] = run
+            name = (run.key.namespace, run.key.job)
+            self._runs[name] = run
+            for place, words in run.latest.items():
+                self._spoken[words.stream].add((name, place))
 
 
 def incident_id(key: JobKey, ordinal: int) -> str:
