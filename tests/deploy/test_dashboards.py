@@ -174,3 +174,9 @@ def test_exceptions_from_the_linter_have_reasons() -> None:
             assert re.fullmatch(r"[a-z-]+-rule", rule)
             assert len(entry["reason"]) > 20
             assert {one["dashboard"] for one in entry.get("entries", ())} <= titles
+
+
+def test_every_dashboard_is_explained() -> None:
+    """docs/dashboards.md says of each dashboard what it answers."""
+    page = (FOLDER.parents[2] / "docs" / "dashboards.md").read_text()
+    assert all(f"| `{name}` |" in page for name in NAMES)
