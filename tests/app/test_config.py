@@ -93,6 +93,19 @@ def test_a_key_given_twice_is_refused(tmp_path):
         ("alertmanager: {labels: {severity: high}}", "set by firstfault itself"),
         ("alertmanager: {labels: {'a-b': c}}", "no label name"),
         ("alertmanager: {resend_secs: 60, ends_after_secs: 90}", "at least twice resend_secs"),
+        ("alertmanager: {targets: [{url: 'http://a', headers: {'A B': c}}]}", "no header name"),
+        ("alertmanager: {targets: [{url: 'http://a', headers: {authorization: c}}]}", "set by firstfault itself"),
+        ("alertmanager: {targets: [{url: 'http://a', headers: {X-A: c}, header_files: {x-a: f}}]}", "keep one"),
+        ("alerts: {mutes: [{reason: quiet}]}", "mutes everything for ever"),
+        ("alerts: {mutes: [{job: a, from_time: '22:00'}]}", "belong together"),
+        ("alerts: {mutes: [{from_time: '25:00', to_time: '06:00'}]}", "no time of day"),
+        ("alerts: {mutes: [{since: '2026-12-24T18:00:00'}]}", "says no zone"),
+        ("alerts: {mutes: [{since: '2026-12-24T18:00:00Z', until: '2026-12-24T17:00:00Z'}]}", "is not after since"),
+        ("alerts: {mutes: [{job: '('}]}", "no RE2 pattern"),
+        ("alerts: {severities: [{job: a}]}", "alerts.severities[0].severity"),
+        ("webhooks: [{url: 'http://a'}, {url: 'http://b'}]", "two webhooks are called 'webhook'"),
+        ("webhooks: [{url: 'http://a', secret: a, secret_file: b}]", "exclude each other"),
+        ("webhooks: [{url: 'http://a', kinds: []}]", "webhooks[0].kinds"),
         ("incidents: {settle_quiet_secs: 50, settle_max_secs: 20}", "is shorter than"),
     ],
 )
@@ -223,3 +236,9 @@ def test_examples_in_the_docs_load(tmp_path):
     for block in blocks:
         assert yaml.safe_load(block)
         load(write(tmp_path, block))
+
+
+def test_times_of_day_need_no_quotes(tmp_path):
+    """YAML reads 22:30 as a number of minutes; people mean half past ten."""
+    path = write(tmp_path, "alerts: {mutes: [{from_time: 22:30, to_time: 6:05}, {from_time: '08:00', to_time: 18:00}]}\n")
+    assert [(one.from_time, one.to_time) for one in load(path).config.alerts.mutes] == [("22:30", "06:05"), ("08:00", "18:00")]

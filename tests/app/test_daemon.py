@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sqlite3
@@ -316,3 +317,39 @@ async def test_a_failure_written_while_we_look_on_is_news_whatever_the_file_serv
         os.utime(log, (time.time() - 7100,) * 2)
         (incident,) = await until(one.settled)
         assert incident["historic"] is False
+
+
+async def test_the_operators_severity_holds_everywhere(tmp_path):
+    """Alert, API and metrics say what the configuration says of this failure, and `info` pages nobody."""
+    rules = [{"job": "scratch", "severity": "info"}, {"fingerprint": "cuda-.*", "severity": "warning"}]
+    async with Alertmanager().listening() as am, living(tmp_path, am, FIRSTFAULT_ALERTS__SEVERITIES=json.dumps(rules)) as one:
+        write_job(tmp_path / "logs" / "scratch")
+        await until(one.settled)
+        write_job(tmp_path / "logs" / "train-7b")
+        await until(lambda: am.firing())
+        (alert,) = am.firing()
+        assert (alert["labels"]["training_job"], alert["labels"]["severity"]) == ("train-7b", "warning")
+        found = {incident["job"]: incident["severity"] for incident in await one.settled()}
+        assert found == {"scratch": "info", "train-7b": "warning"}
+        labels = 'area="memory",category="memory",fingerprint="cuda-out-of-memory",severity="warning"'
+        assert one.metric(f"firstfault_incidents_total{{{labels}}}") == 1
+        one.environ["FIRSTFAULT_ALERTS__SEVERITIES"] = "[]"
+        assert (await one.post("/-/reload"))[0] == 200
+        assert len(am.identities()) == 1
+
+
+async def test_a_muted_job_pages_when_the_window_is_taken_away(tmp_path):
+    """Nobody is paged during it, status tells how many would be, and a reload without it pages for what still stands."""
+    mutes = json.dumps([{"job": "train-.*"}])
+    async with Alertmanager().listening() as am, living(tmp_path, am, FIRSTFAULT_ALERTS__MUTES=mutes) as one:
+        write_job(tmp_path / "logs" / "train-7b")
+        await until(one.settled)
+        await until(lambda: _muted(one))
+        assert am.posts == []
+        one.environ["FIRSTFAULT_ALERTS__MUTES"] = "[]"
+        assert await one.post("/-/reload") == (200, "reloaded\n")
+        await until(lambda: am.firing())
+
+
+async def _muted(one):
+    return (await one.get("/api/v1/status"))["alerts"] == {"standing": 0, "muted": 1}

@@ -13,10 +13,11 @@ import pytest
 from firstfault.clock import ManualClock
 from firstfault.errors import DeliveryError
 from firstfault.model import Change, JobKey
-from firstfault.sinks.alertmanager import AlertmanagerSink, Channel, judge
+from firstfault.sinks.alertmanager import AlertmanagerSink
 from firstfault.sinks.alerts import Wording
 from firstfault.sinks.base import Delivered, Silence
 from firstfault.sinks.board import Board, Schedule
+from firstfault.sinks.channel import Channel, judge
 from firstfault.sinks.http import Response
 from tests.sinks.make import AT, RANK_5, advise, change
 

@@ -164,3 +164,17 @@ async def test_nobody_listening_is_a_delivery_error() -> None:
 def test_credentials_never_reach_labels_or_logs() -> None:
     """User, password and query of a URL are left out of what is shown."""
     assert public_url("https://u:p@am.example:9093/prefix/?token=x") == "https://am.example:9093/prefix"
+
+
+async def test_headers_in_files_are_read_anew(serve: Serve, seen: Seen, tmp_path: Path) -> None:
+    """A tenant's token in a file is sent as the header it is for, as it is now; without its file nothing leaves."""
+    file = tmp_path / "tenant"
+    poster = HttpPoster(Access(await serve(), header_files={"X-Scope-OrgID": file}))
+    for tenant in ("one", "two"):
+        file.write_text(f"{tenant}\n")
+        await poster.post(b"", {})
+    assert [one["X-Scope-OrgID"] for one in seen.headers] == ["one", "two"]
+    file.unlink()
+    with pytest.raises(DeliveryError, match="tenant: cannot be read"):
+        await poster.post(b"", {})
+    await poster.close()

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo
 
 import re2
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
 LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*\Z")
+HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")
+OWN_HEADERS = frozenset({"content-type", "content-length", "host", "authorization", "transfer-encoding", "connection"})
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 IDENTITY_LABELS = frozenset(
     ["alertname", "fingerprint", "category", "area", "severity", "training_job", "namespace", "run", "attempt", "incident", "revision"]
 )  # firstfault sets these itself; a static label must not replace them
@@ -63,11 +67,43 @@ def _static_labels(labels: dict[str, str]) -> dict[str, str]:
     return labels
 
 
+def _header_names(headers: dict[str, Any]) -> dict[str, Any]:
+    for name in headers:
+        if not HEADER_NAME.match(name):
+            raise ValueError(f"{name!r} is no header name; use letters, digits and hyphens, as in X-Scope-OrgID")
+        if name.lower() in OWN_HEADERS:
+            raise ValueError(f"{name!r} is set by firstfault itself; basic_auth and bearer_token set Authorization")
+    return headers
+
+
+def _minutes(value: Any) -> Any:
+    """Take 22:30 back from the number of minutes as which YAML reads it without quotes."""
+    return f"{value // 60:02}:{value % 60:02}" if isinstance(value, int) and 0 <= value < 1440 else value
+
+
+def _clock_time(value: str) -> str:
+    if not re.fullmatch(r"(?:[01]\d|2[0-3]):[0-5]\d", value):
+        raise ValueError(f'{value!r} is no time of day; write HH:MM, as in "22:30"')
+    return value
+
+
+def _instant(value: datetime) -> datetime:
+    if value.tzinfo is None:
+        raise ValueError(f"{value.isoformat()} says no zone; write it with one, as in 2026-12-24T18:00:00+01:00")
+    return value
+
+
 Zone = Annotated[str, AfterValidator(_zone)]
 Pattern = Annotated[str, AfterValidator(_pattern)]
 FamilyPattern = Annotated[str, AfterValidator(_family_pattern)]
 Url = Annotated[str, AfterValidator(_url)]
 Listen = Annotated[str, AfterValidator(_listen)]
+Headers = Annotated[dict[str, SecretStr], AfterValidator(_header_names)]
+HeaderFiles = Annotated[dict[str, Path], AfterValidator(_header_names)]
+ClockTime = Annotated[str, BeforeValidator(_minutes), AfterValidator(_clock_time)]
+Instant = Annotated[datetime, AfterValidator(_instant)]
+SeverityName = Literal["critical", "warning", "info"]
+Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 StaticLabels = Annotated[dict[str, str], AfterValidator(_static_labels)]
 SourceName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
 
@@ -190,15 +226,15 @@ class ClientTls(Section):
         return self
 
 
-class AlertmanagerTarget(Section):
-    """One Alertmanager. Name every one of a cluster; never a load balancer in front of them."""
+class Receiver(Section):
+    """How one receiver is reached over HTTP."""
 
-    url: Url = Field(description="Base URL without /api/v2/alerts, with its route prefix if it has one.")
     basic_auth: BasicAuth | None = Field(None, description="HTTP basic authentication.")
     bearer_token: SecretStr | None = Field(None, description="Bearer token; better in a file.")
     bearer_token_file: Path | None = Field(None, description="File with the bearer token, read again when it changes.")
-    tls: ClientTls = Field(ClientTls(), description="TLS towards this Alertmanager.")
-    headers: dict[str, SecretStr] = Field({}, description="Further request headers, such as a tenant's id.")
+    tls: ClientTls = Field(ClientTls(), description="TLS towards this receiver.")
+    headers: Headers = Field({}, description="Further request headers, such as a tenant's id.")
+    header_files: HeaderFiles = Field({}, description="Further request headers whose values are in files, read again for every request.")
     timeout_secs: float = Field(10, gt=0, le=300, description="How long one request may take.")
 
     @model_validator(mode="after")
@@ -206,7 +242,19 @@ class AlertmanagerTarget(Section):
         ways = [name for name in ("basic_auth", "bearer_token", "bearer_token_file") if getattr(self, name) is not None]
         if len(ways) > 1:
             raise ValueError(f"{' and '.join(ways)} exclude each other; keep one")
+        twice = sorted({name.lower() for name in self.headers} & {name.lower() for name in self.header_files})
+        if twice:
+            raise ValueError(f"{twice[0]!r} is in headers and in header_files; keep one")
         return self
+
+
+class AlertmanagerTarget(Receiver):
+    """One Alertmanager. Name every one of a cluster; never a load balancer in front of them."""
+
+    url: Url = Field(
+        description="Base URL without /api/v2/alerts, with its route prefix if it has one. A name with several addresses (a headless "
+        "Service) is every one of them, looked up again every 30 s."
+    )
 
 
 class Alertmanager(Section):
@@ -232,6 +280,88 @@ class Alertmanager(Section):
                 "or one failed send resolves alerts"
             )
         return self
+
+
+class Selection(Section):
+    """Which incidents are meant; what is left out restricts nothing."""
+
+    job: Pattern | None = Field(None, description="RE2 pattern that matches the whole name of the job.")
+    namespace: Pattern | None = Field(None, description="RE2 pattern that matches the whole namespace.")
+    fingerprint: Pattern | None = Field(None, description="RE2 pattern that matches the whole fingerprint.")
+
+
+class SeverityRule(Selection):
+    """Another severity for some incidents."""
+
+    severity: SeverityName = Field(description="Severity of these incidents instead of their entry's; `info` pages nobody.")
+
+
+class Mute(Selection):
+    """Incidents that page nobody, always or at some times. What still stands when the time is over pages then."""
+
+    days: list[Day] = Field([], description="Days of the week on which it begins; none: every day.")
+    from_time: ClockTime | None = Field(None, description="Time of day at which it begins, HH:MM.")
+    to_time: ClockTime | None = Field(None, description="Time of day at which it ends; before `from_time`: on the next day.")
+    zone: Zone = Field("UTC", description="Time zone of days and times: an IANA name or an offset such as +02:00.")
+    since: Instant | None = Field(None, description="Moment from which it holds, with zone: 2026-12-24T18:00:00+01:00.")
+    until: Instant | None = Field(None, description="Moment up to which it holds.")
+    reason: str = Field("", description="Why, for those who wonder.")
+
+    @model_validator(mode="after")
+    def _sensible(self) -> Self:
+        if (self.from_time is None) != (self.to_time is None):
+            raise ValueError("from_time and to_time belong together; give both or none")
+        if self.from_time is not None and self.from_time == self.to_time:
+            raise ValueError(f"from_time and to_time are both {self.from_time}; leave both out for whole days")
+        if self.since and self.until and self.until <= self.since:
+            raise ValueError(f"until ({self.until.isoformat()}) is not after since ({self.since.isoformat()})")
+        if not (self.job or self.namespace or self.fingerprint or self.days or self.from_time or self.since or self.until):
+            raise ValueError("mutes everything for ever; say which job, namespace or fingerprint, or when")
+        return self
+
+
+class Alerts(Section):
+    """Who is paged for what, however pages travel."""
+
+    severities: list[SeverityRule] = Field([], description="Severities other than the entries' own; the first that fits holds.")
+    mutes: list[Mute] = Field([], description="Incidents that page nobody, always or at some times.")
+    hold_down_secs: float = Field(
+        900,
+        ge=0,
+        le=86_400,
+        description="A job that fails alike again within this time is in a crash loop: attempts of one run that fail alike are one page, "
+        "and once its alert has come back, it ends only after the job has been well for this long. 0: every failure pages by itself.",
+    )
+
+
+class Webhook(Receiver):
+    """A receiver of your own that is sent every change of an incident as signed JSON."""
+
+    name: SourceName = Field("webhook", description="What metrics and messages call it; unique.")
+    url: Url = Field(description="Where changes are posted.")
+    secret: SecretStr | None = Field(None, description="Shared secret that bodies are signed with; better in a file.")
+    secret_file: Path | None = Field(None, description="File with the shared secret, read again for every request.")
+    kinds: list[Literal["opened", "settled", "revised", "updated", "recovered", "closed", "recurred"]] = Field(
+        ["settled", "revised", "recovered", "closed", "recurred"], min_length=1, description="Kinds of change that are sent."
+    )
+    historic: bool = Field(False, description="Whether incidents that were old at first sight are sent too.")
+    give_up_secs: float = Field(
+        86_400, ge=60, le=2_592_000, description="A change that could not be delivered for this long becomes a dead letter."
+    )
+
+    @model_validator(mode="after")
+    def _one_secret(self) -> Self:
+        if self.secret is not None and self.secret_file is not None:
+            raise ValueError("secret and secret_file exclude each other; keep one")
+        return self
+
+
+class Console(Section):
+    """What is written to standard output."""
+
+    format: Literal["text", "json", "none"] = Field(
+        "text", description="`text`: a paragraph a change; `json`: one line of JSON a change, as webhooks get it; `none`: nothing."
+    )
 
 
 class Web(Section):
@@ -293,8 +423,19 @@ class Config(Section):
     jobs: Jobs = Field(Jobs(), description="How jobs belong together.")
     incidents: Incidents = Field(Incidents(), description="When an incident settles, pages and closes.")
     alertmanager: Alertmanager = Field(Alertmanager(), description="Where pages go.")
+    alerts: Alerts = Field(Alerts(), description="Who is paged for what.")
+    webhooks: list[Webhook] = Field([], description="Receivers of your own for every change of an incident.")
+    console: Console = Field(Console(), description="What is written to standard output.")
     web: Web = Field(Web(), description="The HTTP server.")
     store: Store = Field(Store(), description="What is remembered across restarts.")
     redaction: Redaction = Field(Redaction(), description="What is covered in log lines.")
     limits: Limits = Field(Limits(), description="Bounds on memory and time.")
     log: Log = Field(Log(), description="The daemon's own messages.")
+
+    @model_validator(mode="after")
+    def _unique_webhooks(self) -> Self:
+        names = [one.name for one in self.webhooks]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice:
+            raise ValueError(f"two webhooks are called {twice!r}; give each its own name")
+        return self

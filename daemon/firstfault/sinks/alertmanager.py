@@ -3,160 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal
-
-import orjson
+from typing import TYPE_CHECKING, Any
 
 from firstfault.clock import Clock
-from firstfault.errors import DeliveryError
 from firstfault.model import Change, Incident
+from firstfault.sinks.addresses import Lookup, look_up
 from firstfault.sinks.advice import Advice
-from firstfault.sinks.alerts import Wording, wire
-from firstfault.sinks.base import Answer, Delivered, Happenings, TryAgain, backoff
-from firstfault.sinks.board import Board, BoardFull, Ledger, Schedule, Standing
-from firstfault.sinks.http import Access, HttpPoster, Poster, Response, public_url
+from firstfault.sinks.alerts import Wording
+from firstfault.sinks.base import Answer, Delivered, Happenings, TryAgain
+from firstfault.sinks.board import Board, BoardFull, Schedule
+from firstfault.sinks.channel import Channel
+from firstfault.sinks.http import Access, Poster, public_url
+from firstfault.sinks.policy import Policy, policy_of
+from firstfault.sinks.spread import Spread
 
 if TYPE_CHECKING:
-    from firstfault.config.models import Alertmanager, AlertmanagerTarget
+    from firstfault.config.models import Alertmanager, AlertmanagerTarget, Alerts
 
 PATH = "/api/v2/alerts"
-_BATCH = 64  # alerts in one request: well under a megabyte with annotations at their bounds
-_JSON = {"Content-Type": "application/json"}
-_IDLE_SECS = 3600.0
-Bundles = Sequence[tuple[Standing, ...]]
-
-
-class Channel:
-    """The way to one Alertmanager: what it has been told, what is due, and how long to wait after a failure."""
-
-    def __init__(self, name: str, poster: Poster, board: Board, schedule: Schedule, clock: Clock, happenings: Happenings) -> None:
-        self.name = name
-        self.poster = poster
-        self.ledger = Ledger(board, schedule)
-        self._board = board
-        self._schedule = schedule
-        self._clock = clock
-        self._happenings = happenings
-        self._failures = 0
-        self._complaint = ""
-        self._wake = asyncio.Event()
-
-    def restored(self) -> None:
-        """Note that the board was filled from before a restart: everything on it may be known there and is due at once."""
-        self.ledger = Ledger(self._board, self._schedule, restored=True)
-
-    def wake(self) -> None:
-        """Look at once whether something is due."""
-        self._wake.set()
-
-    async def run(self) -> None:
-        """Send what is due, for ever; ends only by cancellation."""
-        while True:
-            self._wake.clear()
-            try:
-                pause = await self.send_due()
-            except Exception as error:  # a fault of ours with one alert must not end the paging of all others
-                pause = self._broken(error)
-            if self._failures:
-                await asyncio.sleep(pause)  # a new alert must not hammer a receiver that is down
-            else:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), pause)
-
-    def _broken(self, error: Exception) -> float:
-        self._complain("internal", 1, repr(error))
-        self._failures += 1
-        return backoff(self._failures)
-
-    async def send_due(self) -> float:
-        """Send everything due now; return the seconds until there is a reason to look again."""
-        try:
-            for batch in _batches(self.ledger.due(self._clock.now())):
-                await self._send(batch)
-            self._failures, self._complaint = 0, ""
-        except _Later as later:
-            self._failures += 1
-            return later.after_secs or backoff(self._failures)
-        now = self._clock.now()
-        wait = self.ledger.next_due(now) - now
-        return _IDLE_SECS if math.isinf(wait) else max(0.05, wait)
-
-    async def _send(self, bundles: Bundles) -> None:
-        """Send one batch; a batch called bad is halved until the bad alert is alone."""
-        alerts = [one for bundle in bundles for one in bundle]
-        response = await self._post(alerts)
-        match judge(response):
-            case "ok":
-                self.ledger.accepted(alerts, self._clock.now())
-                self._happenings.alerts_sent(self.name, len(alerts))
-            case "bad" if len(alerts) == 1:
-                self.ledger.refused(alerts[0])
-                self._happenings.alerts_failed(self.name, "refused", 1, f"{alerts[0].key}: {response.status} {response.text}")
-            case "bad":
-                for half in _halves(bundles):
-                    await self._send(half)
-            case "later":
-                self._complain(f"http_{response.status}", len(alerts), response.text)
-                raise _Later(response.retry_after)
-
-    async def _post(self, alerts: Sequence[Standing]) -> Response:
-        now = self._clock.now()
-        body = [wire(one.alert, now, self._schedule.ends_after_secs, one.resolved_at) for one in alerts]
-        self.ledger.tried(alerts)
-        try:
-            return await self.poster.post(orjson.dumps(body), _JSON)
-        except DeliveryError as error:
-            self._complain("unreachable", len(alerts), str(error))
-            raise _Later(None) from error
-
-    def _complain(self, reason: str, count: int, detail: str) -> None:
-        """Count every failure, but tell people once what an outage is about."""
-        self._happenings.alerts_failed(self.name, reason, count, detail if reason != self._complaint else "")
-        self._complaint = reason
-
-
-class _Later(Exception):
-    """Say that the Alertmanager takes nothing now."""
-
-    def __init__(self, after_secs: float | None) -> None:
-        super().__init__(after_secs)
-        self.after_secs = after_secs
-
-
-def judge(response: Response) -> Literal["ok", "bad", "later"]:
-    """Tell what an answer means: 400 and 413 are about the alerts; anything else about the way or the receiver, and may pass.
-
-    Alertmanager stores the valid alerts of a batch that it answers with 400, so sending them again in halves repeats, never loses.
-    """
-    if 200 <= response.status < 300:
-        return "ok"
-    return "bad" if response.status in (400, 413, 422) else "later"
-
-
-def _batches(bundles: Bundles) -> Iterable[Bundles]:
-    """Cut into batches of at most `_BATCH` alerts without parting the alerts of one incident."""
-    batch: list[tuple[Standing, ...]] = []
-    size = 0
-    for bundle in bundles:
-        if batch and size + len(bundle) > _BATCH:
-            yield batch
-            batch, size = [], 0
-        batch.append(bundle)
-        size += len(bundle)
-    if batch:
-        yield batch
-
-
-def _halves(bundles: Bundles) -> tuple[Bundles, Bundles]:
-    """Halve a batch; the alerts of one incident are parted only when nothing else is left to part."""
-    if len(bundles) > 1:
-        middle = len(bundles) // 2
-        return bundles[:middle], bundles[middle:]
-    alone = bundles[0]
-    return [alone[: len(alone) // 2]], [alone[len(alone) // 2 :]]
+TICK_SECS = 2.0  # between two looks at what was held or muted
+LOOK_UP_SECS = 30.0  # between two look-ups of the names of Alertmanagers
+Name = str
 
 
 class AlertmanagerSink:
@@ -172,14 +41,24 @@ class AlertmanagerSink:
         happenings: Happenings,
         wording: Wording | None = None,
         schedule: Schedule | None = None,
+        policy: Policy | None = None,
+        spreads: Sequence[Spread] = (),
     ) -> None:
         self._clock = clock
-        self._board = Board(advise, wording or Wording())
-        plan = schedule or Schedule()
-        for name in targets:
-            happenings.alertmanager_configured(name)
-        self._channels = [Channel(name, poster, self._board, plan, clock, happenings) for name, poster in targets.items()]
-        self._tasks: list[asyncio.Task[None]] = []
+        self._happenings = happenings
+        self._board = Board(advise, wording or Wording(), policy=policy)
+        self._plan = schedule or Schedule()
+        self._spreads = spreads
+        self._channels: dict[Name, Channel] = {}
+        self._tasks: dict[Name, asyncio.Task[None]] = {}
+        self._chores: list[asyncio.Task[None]] = []
+        self._old = False  # the board was filled before this process
+        self._started = False
+        self._moved: Callable[[], None] = _nothing
+        for name, poster in targets.items():
+            self._add(name, poster)
+        for spread in spreads:
+            self._add(spread.name, spread.whole())
 
     async def deliver(self, change: Change) -> Answer:
         """Take a change over onto the board; every Alertmanager is served from there, whatever becomes of the others."""
@@ -190,23 +69,29 @@ class AlertmanagerSink:
             return TryAgain(60.0, "full")
         if changed:
             self._wake()
-        self._board.prune(now, (channel.ledger for channel in self._channels))
+        self._board.prune(now, (channel.ledger for channel in self._channels.values()))
         return Delivered()
 
-    def start(self) -> None:
-        """Start one send loop an Alertmanager; what `restore` brought back leaves first."""
-        self._tasks = [asyncio.create_task(channel.run(), name=f"alertmanager {channel.name}") for channel in self._channels]
+    def start(self, moved: Callable[[], None] | None = None) -> None:
+        """Start one send loop an Alertmanager; what `restore` brought back leaves first. `moved` hears when the board changes by itself."""
+        self._started = True
+        self._moved = moved or _nothing
+        for name, channel in self._channels.items():
+            self._tasks[name] = asyncio.create_task(channel.run(), name=f"alertmanager {name}")
+        self._chores = [asyncio.create_task(self._watch_time(), name="alertmanager time")]
+        self._chores += [asyncio.create_task(self._follow(spread), name=f"addresses of {spread.name}") for spread in self._spreads]
 
     async def close(self, within_secs: float = 5.0) -> None:
         """Stop the loops, send what is due once more, and resolve nothing: the incidents go on without us."""
-        for task in self._tasks:
+        tasks = [*self._chores, *self._tasks.values()]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks = []
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._tasks, self._chores, self._started = {}, [], False
         with suppress(TimeoutError):
             async with asyncio.timeout(within_secs):
-                await asyncio.gather(*(channel.send_due() for channel in self._channels))
-        await asyncio.gather(*(channel.poster.close() for channel in self._channels))
+                await asyncio.gather(*(channel.send_due() for channel in self._channels.values()))
+        await asyncio.gather(*(channel.poster.close() for channel in self._channels.values()))
 
     def snapshot(self) -> dict[str, Any]:
         """Return what must survive a restart as JSON-able data."""
@@ -215,32 +100,78 @@ class AlertmanagerSink:
     def restore(self, snapshot: Mapping[str, Any]) -> int:
         """Take back what a snapshot holds, before `start`; ValueError if it cannot be read."""
         count = self._board.restore(snapshot)
-        for channel in self._channels:
+        self._old = True
+        for channel in self._channels.values():
             channel.restored()
         return count
 
+    def counts(self) -> dict[str, int]:
+        """Return how many alerts stand, and how many incidents would page if they were not muted."""
+        return {"standing": len(self._board), "muted": self._board.muted()}
+
+    async def turn(self, spread: Spread) -> None:
+        """Look a name up and serve just the addresses that it has now; a name that is not known now keeps those it had."""
+        wanted = await spread.look()
+        if wanted is None:
+            return
+        for name in [name for name in self._channels if spread.owns(name) and name not in wanted]:
+            await self._drop(name)
+        for name in [name for name in wanted if name not in self._channels]:
+            self._add(name, wanted[name](), late=True)
+
+    def _add(self, name: Name, poster: Poster, late: bool = False) -> None:
+        channel = Channel(name, poster, self._board, self._plan, self._clock, self._happenings)
+        if late or self._old:
+            channel.restored()
+        self._channels[name] = channel
+        self._happenings.alertmanager_configured(name)
+        if self._started:
+            self._tasks[name] = asyncio.create_task(channel.run(), name=f"alertmanager {name}")
+
+    async def _drop(self, name: Name) -> None:
+        task = self._tasks.pop(name, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        await self._channels.pop(name).poster.close()
+        self._happenings.alertmanager_gone(name)
+
+    async def _follow(self, spread: Spread) -> None:
+        while True:
+            await self.turn(spread)
+            await asyncio.sleep(LOOK_UP_SECS)
+
+    async def _watch_time(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_SECS)
+            if self._board.tick(self._clock.now()):
+                self._wake()
+                self._moved()
+
     def _wake(self) -> None:
-        for channel in self._channels:
+        for channel in self._channels.values():
             channel.wake()
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
 def from_config(
-    config: Alertmanager, external_url: str, advise: Callable[[Incident], Advice], clock: Clock, happenings: Happenings
+    config: Alertmanager,
+    alerts: Alerts,
+    external_url: str,
+    advise: Callable[[Incident], Advice],
+    clock: Clock,
+    happenings: Happenings,
+    lookup: Lookup = look_up,
 ) -> AlertmanagerSink:
     """Build the sink of a configuration."""
     wording = Wording(config.labels, external_url, config.dashboard_url or "")
     schedule = Schedule(config.resend_secs, config.ends_after_secs, config.resolved_for_secs)
-    posters = {public_url(target.url): HttpPoster(_access(target)) for target in config.targets}
-    return AlertmanagerSink(posters, advise, clock, happenings, wording, schedule)
+    spreads = {public_url(target.url): Spread(public_url(target.url), _access(target), lookup) for target in config.targets}
+    return AlertmanagerSink({}, advise, clock, happenings, wording, schedule, policy_of(alerts), tuple(spreads.values()))
 
 
 def _access(target: AlertmanagerTarget) -> Access:
-    return Access(
-        url=target.url + PATH,
-        timeout_secs=target.timeout_secs,
-        basic_auth=target.basic_auth,
-        bearer_token=target.bearer_token,
-        bearer_token_file=target.bearer_token_file,
-        tls=target.tls,
-        headers=target.headers,
-    )
+    return Access.of(target, target.url + PATH)

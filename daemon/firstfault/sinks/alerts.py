@@ -55,13 +55,13 @@ def pages(incident: Incident, advice: Advice) -> bool:
     return not incident.historic and advice.severity != "info"
 
 
-def alert_of(incident: Incident, advice: Advice, wording: Wording, now: float) -> Alert:
-    """Return the alert of an incident's current revision, first told at `now`."""
+def alert_of(incident: Incident, advice: Advice, wording: Wording, now: float, attempts: int = 1) -> Alert:
+    """Return the alert of an incident's current revision, first told at `now`; it speaks for so many attempts that failed alike."""
     known = [at for at in (incident.opened_at, incident.seen_at) if at is not None]
     base = wording.external_url.rstrip("/")
     return Alert(
         labels=labels_of(incident, advice, wording.labels),
-        annotations=annotations_of(incident, advice, wording),
+        annotations=annotations_of(incident, advice, wording, attempts),
         starts_at=min(now, known[0]) if known else now,  # a job's clock may be ahead of ours
         generator_url=f"{base}/incidents/{incident.id}" if base else "",
     )
@@ -86,12 +86,12 @@ def labels_of(incident: Incident, advice: Advice, static: Mapping[str, str] | No
     return {name: clip_bytes(flat(text), _LABEL_BYTES) for name, text in (dict(static or {}) | identity).items()}
 
 
-def annotations_of(incident: Incident, advice: Advice, wording: Wording) -> dict[str, str]:
+def annotations_of(incident: Incident, advice: Advice, wording: Wording, attempts: int = 1) -> dict[str, str]:
     """Return everything that may change while the alert lives; every key is always there, empty where nothing is known."""
     verdict, base = incident.verdict, wording.external_url.rstrip("/")
     texts = {
         "summary": summary_of(incident, advice),
-        "description": description_of(incident, advice),
+        "description": description_of(incident, advice, attempts),
         "initiating_ranks": ranges(verdict.ranks),
         "initiating_nodes": some(verdict.nodes, 16),
         "scope": verdict.scope,
@@ -117,7 +117,7 @@ def summary_of(incident: Incident, advice: Advice) -> str:
     return f"{advice.title}: first fault {who} ({percent(incident.verdict.confidence)} sure)"
 
 
-def description_of(incident: Incident, advice: Advice) -> str:
+def description_of(incident: Incident, advice: Advice, attempts: int = 1) -> str:
     """Say in a few sentences what a person on call needs before opening anything."""
     key, verdict = incident.key, incident.verdict
     attempt = "" if key.attempt is None else f", attempt {key.attempt}"
@@ -129,6 +129,7 @@ def description_of(incident: Incident, advice: Advice) -> str:
         f"Fell silent: {silent_phrase(incident)}." if silent_phrase(incident) else "",
         _candidates(candidates) if verdict.scope == "undetermined" and candidates else "",
         f"This replaces the earlier verdict (revision {incident.revision})." if incident.revision else "",
+        f"A crash loop: {attempts} attempts of this run failed alike, this one last." if attempts > 1 else "",
     ]
     return " ".join(part for part in parts if part)
 

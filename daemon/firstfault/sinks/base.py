@@ -48,6 +48,10 @@ class Happenings(Protocol):
         """Let an Alertmanager's counters start at zero."""
         ...
 
+    def alertmanager_gone(self, alertmanager: str) -> None:
+        """Let go of the counters of an Alertmanager that is no longer served."""
+        ...
+
     def alerts_sent(self, alertmanager: str, count: int) -> None:
         """Count alerts that one Alertmanager has accepted."""
         ...
@@ -68,6 +72,9 @@ class Silence:
     """Report nothing; for tests and one-off use."""
 
     def alertmanager_configured(self, alertmanager: str) -> None:
+        """Say nothing."""
+
+    def alertmanager_gone(self, alertmanager: str) -> None:
         """Say nothing."""
 
     def alerts_sent(self, alertmanager: str, count: int) -> None:

@@ -1,8 +1,9 @@
 """Which alerts stand, and when each must be sent to one Alertmanager: decisions that take `now`, no I/O.
 
 A `Board` holds what is true; a `Ledger` for each Alertmanager holds what that one has been told. An incident's first settled
-verdict puts up an alert. A material revision takes it down and puts up the next in the same moment, so that both leave in one
-POST. An alert stays firing whatever becomes of the attempt or of us, until its incident is recovered or closed.
+verdict puts up an alert, unless it is muted or joins the alert of the attempt before (`hold.py`). A material revision takes it down and
+puts up the next in the same moment, so that both leave in one POST. An alert stays firing whatever becomes of the attempt or of us, until
+its incidents are recovered or closed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Any
 from firstfault.model import Change, Incident
 from firstfault.sinks.advice import Advice
 from firstfault.sinks.alerts import Alert, Wording, alert_of, pages
+from firstfault.sinks.hold import Holds
+from firstfault.sinks.policy import Policy
 
 SNAPSHOT = "firstfault.alerts/1"
 
@@ -51,11 +54,15 @@ class BoardFull(Exception):
 class Board:
     """All alerts that stand, by incident, oldest revision first."""
 
-    def __init__(self, advise: Callable[[Incident], Advice], wording: Wording, most: int = 10_000) -> None:
+    def __init__(self, advise: Callable[[Incident], Advice], wording: Wording, most: int = 10_000, policy: Policy | None = None) -> None:
         self._advise = advise
         self._wording = wording
         self._most = most
-        self._incidents: dict[str, list[Standing]] = {}
+        self._policy = policy or Policy()
+        self._holds = Holds(self._policy.hold_secs)
+        self._incidents: dict[str, list[Standing]] = {}  # by the incident whose alert it is
+        self._muted: dict[str, Incident] = {}  # settled, and paging nobody for now
+        self._joined: dict[str, Incident] = {}  # those that another's alert speaks for
 
     def __len__(self) -> int:
         return sum(len(them) for them in self._incidents.values())
@@ -66,23 +73,77 @@ class Board:
 
     def tell(self, change: Change, now: float) -> bool:
         """Fold a change in; return whether anything must be sent. The same change told twice changes nothing."""
-        incident, advice = change.incident, self._advise(change.incident)
-        standing = self._incidents.get(incident.id, [])
-        if incident.state in ("recovered", "closed") or not pages(incident, advice):
-            return self._resolve(standing, now)
+        incident = change.incident
+        if incident.state in ("recovered", "closed") or not pages(incident, self._advise(incident)):
+            self._muted.pop(incident.id, None)
+            return self._over(incident, now)
         if incident.state != "settled":
             return False  # a provisional verdict pages nobody
-        fresh = Standing(incident.id, incident.revision, alert_of(incident, advice, self._wording, now))
-        return self._put_up(standing, fresh, now)
+        if self._mute(incident, now):
+            return False
+        return self._speak(incident, now)
 
-    def _put_up(self, standing: list[Standing], fresh: Standing, now: float) -> bool:
+    def tick(self, now: float) -> bool:
+        """Let time pass: end what was held and is calm, put up what is muted no longer; return whether anything must be sent."""
+        changed = False
+        for host in self._holds.calm(now):
+            changed |= self._end(host, now)
+        for incident in [one for one in self._muted.values() if not self._policy.muted(one, now)]:
+            if len(self) >= self._most:
+                break  # once there is room
+            del self._muted[incident.id]
+            changed |= self._speak(incident, now)
+        return changed
+
+    def muted(self) -> int:
+        """Return how many incidents would page if they were not muted."""
+        return len(self._muted)
+
+    def _mute(self, incident: Incident, now: float) -> bool:
+        """Keep a muted incident for later; one that has paged goes on."""
+        if self._holds.knows(incident.id) or incident.id in self._incidents or not self._policy.muted(incident, now):
+            self._muted.pop(incident.id, None)
+            return False
+        if incident.id not in self._muted and len(self._muted) >= self._most:
+            raise BoardFull(f"{self._most} incidents are muted already")
+        self._muted[incident.id] = incident
+        return True
+
+    def _speak(self, incident: Incident, now: float) -> bool:
+        """Tell of a settled incident, by an alert of its own or by that of the attempt before."""
+        own = self._incidents.get(incident.id, [])
+        if own and own[-1].resolved_at is not None and incident.revision <= own[-1].revision:
+            return False  # told late or told again
+        host = self._holds.settle(incident, now)
+        for deserted in self._holds.idle():
+            self._end(deserted, now)
+        alert = alert_of(incident, self._advise(incident), self._wording, now, self._holds.times(host))
+        if host != incident.id:
+            self._joined[incident.id] = incident
+            return self._reword(self._incidents.get(host, []), alert)
+        self._joined.pop(incident.id, None)
+        fresh = Standing(host, incident.revision, alert)
+        changed = self._put_up(own, fresh, now, self._holds.latest(host) == incident.id)
+        # Those that joined an alert which now gives another name speak for themselves: no name that holds leaves the pager.
+        left = [self._joined.pop(name) for name in self._holds.unlike(host) if name in self._joined]
+        return any([self._speak(one, now) for one in left]) or changed
+
+    def _over(self, incident: Incident, now: float) -> bool:
+        self._joined.pop(incident.id, None)
+        return self._end(self._holds.host(incident.id), now) if self._holds.over(incident, now) else False
+
+    def _end(self, host: str, now: float) -> bool:
+        self._holds.ended(host, now)
+        return self._resolve(self._incidents.get(host, []), now)
+
+    def _put_up(self, standing: list[Standing], fresh: Standing, now: float, latest: bool) -> bool:
         newest = standing[-1] if standing else None
         if newest is None or self._follows(newest, fresh):
             self._add(standing, fresh, now)
             return True
-        if newest.key != fresh.key or newest.resolved_at is not None:
+        if newest.key != fresh.key or not latest:
             return False  # told late or told again
-        return self._reword(standing, newest, fresh.alert)
+        return self._reword(standing, fresh.alert)
 
     def _follows(self, newest: Standing, fresh: Standing) -> bool:
         """Tell whether it is a material revision: a later number, or another failure under the same one."""
@@ -96,8 +157,11 @@ class Board:
         self._resolve(standing, now)
         self._incidents.setdefault(fresh.incident, standing).append(fresh)
 
-    def _reword(self, standing: list[Standing], newest: Standing, alert: Alert) -> bool:
+    def _reword(self, standing: list[Standing], alert: Alert) -> bool:
         """Replace annotations and nothing else: labels and start are the alert's identity."""
+        newest = standing[-1] if standing else None
+        if newest is None or newest.resolved_at is not None:
+            return False
         worded = replace(newest.alert, annotations=alert.annotations, generator_url=alert.generator_url)
         if worded == newest.alert:
             return False
@@ -123,7 +187,8 @@ class Board:
 
     def snapshot(self) -> dict[str, Any]:
         """Return the board as JSON-able data for the store."""
-        return {"schema": SNAPSHOT, "alerts": [_packed(one) for bundle in self.bundles() for one in bundle]}
+        alerts = [_packed(one) for bundle in self.bundles() for one in bundle]
+        return {"schema": SNAPSHOT, "alerts": alerts, "holds": self._holds.snapshot()}
 
     def restore(self, snapshot: Mapping[str, Any]) -> int:
         """Put up what stood before a restart; return how many. Data of another schema or shape is refused as a whole with ValueError."""
@@ -131,6 +196,8 @@ class Board:
             raise ValueError(f"alerts were saved as {snapshot.get('schema')!r}, this version reads {SNAPSHOT}")
         try:
             loaded = {one.key: one for one in map(_unpacked, snapshot["alerts"])}
+            if "holds" in snapshot:
+                self._holds.restore(snapshot["holds"])
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"saved alerts cannot be read: {error!r}") from error
         for one in loaded.values():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from base64 import b64encode
 from collections.abc import Mapping
@@ -16,9 +17,10 @@ from firstfault.errors import DeliveryError
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
+    from aiohttp.abc import AbstractResolver
     from pydantic import SecretStr
 
-    from firstfault.config.models import BasicAuth, ClientTls
+    from firstfault.config.models import BasicAuth, ClientTls, Receiver
 
 _ANSWER_BYTES = 2048  # of a receiver's answer, for people to read
 
@@ -51,6 +53,22 @@ class Access:
     bearer_token_file: Path | None = None
     tls: ClientTls | None = None
     headers: Mapping[str, SecretStr] | None = None
+    header_files: Mapping[str, Path] | None = None
+    address: str | None = None  # connect to this one of the host's addresses
+
+    @classmethod
+    def of(cls, receiver: Receiver, url: str) -> Access:
+        """Return the access that a configuration gives to a receiver, at one of its URLs."""
+        return cls(
+            url,
+            receiver.timeout_secs,
+            receiver.basic_auth,
+            receiver.bearer_token,
+            receiver.bearer_token_file,
+            receiver.tls,
+            receiver.headers,
+            receiver.header_files,
+        )
 
 
 def public_url(url: str) -> str:
@@ -99,9 +117,10 @@ class HttpPoster:
         from aiohttp import ClientSession, ClientTimeout, TCPConnector
 
         if self._session is None:
+            address = self._access.address
             # One send a minute: a kept connection is mostly a dead one by then, and a POST on it would fail.
             self._session = ClientSession(
-                connector=TCPConnector(force_close=True, limit=4, ttl_dns_cache=30),
+                connector=TCPConnector(force_close=True, limit=4, ttl_dns_cache=30, resolver=pinned(address) if address else None),
                 timeout=ClientTimeout(total=self._access.timeout_secs),
                 loop=asyncio.get_running_loop(),
             )
@@ -110,6 +129,7 @@ class HttpPoster:
     def _headers(self) -> dict[str, str]:
         access = self._access
         headers = {name: value.get_secret_value() for name, value in (access.headers or {}).items()}
+        headers |= {name: read_secret(None, file) or "" for name, file in (access.header_files or {}).items()}
         token = read_secret(access.bearer_token, access.bearer_token_file)
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
@@ -132,6 +152,21 @@ class HttpPoster:
         if self._tls is None or self._tls[0] != files:
             self._tls = (files, tls_context(tls))
         return self._tls[1]
+
+
+def pinned(address: str) -> AbstractResolver:
+    """Return a resolver that knows one address for every name; the name stays in the request and in the check of the certificate."""
+    from aiohttp.abc import AbstractResolver, ResolveResult
+
+    class Pinned(AbstractResolver):
+        async def resolve(self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET) -> list[ResolveResult]:
+            kind = socket.AF_INET6 if ":" in address else socket.AF_INET
+            return [ResolveResult(hostname=host, host=address, port=port, family=kind, proto=0, flags=socket.AI_NUMERICHOST)]
+
+        async def close(self) -> None:
+            """Have nothing to close."""
+
+    return Pinned()
 
 
 def _without_user(url: str) -> str:

@@ -1,4 +1,4 @@
-"""What leaves the pipeline: log text is covered here once, before store, sinks and pages see it."""
+"""What leaves the pipeline: log text is covered and severities are set here once, before store, sinks and pages see it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import re2
 
 from firstfault.model import Attempt, Change, Incident
+from firstfault.sinks.policy import Policy
 from firstfault.store.codec import from_plain, to_plain
 from firstfault.store.cover import Cover, covered
 from firstfault.text.redact import cover, redact
@@ -33,16 +34,23 @@ def make_cover(patterns: Sequence[str], counted: Callable[[int], None] | None = 
 class Border:
     """Cover everything that leaves."""
 
-    def __init__(self, cover: Cover) -> None:
+    def __init__(self, cover: Cover, policy: Policy | None = None) -> None:
         self.cover = cover
+        self._policy = policy or Policy()
+
+    def use(self, policy: Policy) -> None:
+        """Take other severities from now on."""
+        self._policy = policy
 
     def change(self, change: Change) -> Change:
         """Return a change whose texts are covered."""
         return replace(change, incident=self.incident(change.incident), before=change.before and self.incident(change.before))
 
     def incident(self, incident: Incident) -> Incident:
-        """Return an incident whose texts are covered."""
-        return from_plain(Incident, covered(to_plain(incident), self.cover))
+        """Return an incident whose texts are covered, with the severity that the operator gives it."""
+        one = from_plain(Incident, covered(to_plain(incident), self.cover))
+        severity = self._policy.severity(one)
+        return one if severity == one.severity else replace(one, severity=severity)
 
     def attempt(self, attempt: Attempt) -> Attempt:
         """Return an attempt whose texts are covered."""

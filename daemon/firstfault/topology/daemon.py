@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from firstfault import __version__
 from firstfault.clock import Clock, SystemClock
-from firstfault.config import Loaded
+from firstfault.config import Config, Loaded
 from firstfault.errors import StoreError
 from firstfault.model import Attempt, Change, Incident
 from firstfault.reload import Refusal, load_rules, read_again
@@ -22,6 +22,7 @@ from firstfault.rules.catalogue import RuleSet
 from firstfault.sinks.advice import advice_for
 from firstfault.sinks.alertmanager import AlertmanagerSink, from_config
 from firstfault.sinks.console import ConsoleSink
+from firstfault.sinks.policy import policy_of
 from firstfault.sinks.words import iso
 from firstfault.sources.base import Handover, Source
 from firstfault.store import IncidentFilter, Store, folder, people
@@ -87,7 +88,7 @@ class Daemon:
         """Work until asked to stop."""
         self._loop = asyncio.get_running_loop()
         self._listen_to_signals()
-        self._border = Border(make_cover(self.config.redaction.patterns, self._telemetry.redacted))
+        self._border = Border(make_cover(self.config.redaction.patterns, self._telemetry.redacted), policy_of(self.config.alerts))
         self._store = Store.open(self.config.store.path or folder.state_dir(self._environ), self._border.cover)
         try:
             await self._open()
@@ -173,7 +174,7 @@ class Daemon:
     async def _start_sinks(self) -> None:
         """Serve sinks before sources: what was open is told again first, so that no alert runs out while we read."""
         self._pager = Pager(self._make_alertmanager, self._telemetry, self._mark_alerts)
-        self._pager.start(self.config.alertmanager, self._store.snapshot(ALERTS, ALERTS_VERSION))
+        self._pager.start(self.config, self._store.snapshot(ALERTS, ALERTS_VERSION))
         for change in self._told_before():
             self._pager.tell(change)
         await self._pager.told(5.0)
@@ -188,10 +189,19 @@ class Daemon:
         now = self._clock.now()
         recent = self._store.incidents(IncidentFilter(since=now - RETELL_SECS, limit=1000))
         records = {record.incident.id: record.incident for record in [*recent, *self._store.active()]}
-        return [Change("updated", one, now) for one in records.values()]
+        # In the order in which they settled: a crash loop is folded as it was then.
+        order = sorted(records.values(), key=lambda one: (one.settled_at or 0.0, one.id))
+        return [Change("updated", one, now) for one in order]
 
-    def _make_alertmanager(self, config: Any) -> AlertmanagerSink:
-        return from_config(config, self._external_url(), lambda one: advice_for(one, self._rules), self._clock, self._telemetry)
+    def _make_alertmanager(self, config: Config) -> AlertmanagerSink:
+        return from_config(
+            config.alertmanager,
+            config.alerts,
+            self._external_url(),
+            lambda one: advice_for(one, self._rules),
+            self._clock,
+            self._telemetry,
+        )
 
     def _notices(self) -> None:
         for notice in self._store.notices:
@@ -233,8 +243,8 @@ class Daemon:
         self._families = self._worker.families
         if new.log != old.log:
             configure_logging(new.log.level, new.log.format)
-        if new.alertmanager != old.alertmanager:
-            await self._pager.replace(new.alertmanager)
+        if (new.alertmanager, new.alerts) != (old.alertmanager, old.alerts):
+            await self._pager.replace(new, self._told_before())
 
     # Stop
 
@@ -378,6 +388,7 @@ class Daemon:
             "queue": {"items": waiting[0], "bytes": waiting[1], "capacity_bytes": self.config.limits.queue_bytes},
             "store": {"folder": str(self._store.folder), "records_waiting": self._keeper.waiting() if self._starting is None else 0},
             "sinks": self._sinks_waiting() if self._starting is None else {},
+            "alerts": self._pager.counts() if self._starting is None else {},
         }
 
     def _sinks_waiting(self) -> dict[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -157,7 +157,11 @@ class Pager:
     def serve(self) -> None:
         """Begin to send."""
         if self._sink:
-            self._sink.start()
+            self._sink.start(self._dirty)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many alerts stand and how many incidents are muted."""
+        return self._sink.counts() if self._sink else {}
 
     def tell(self, change: Change) -> None:
         """Hand a change over."""
@@ -185,11 +189,12 @@ class Pager:
         if self._sink:
             await self._sink.close(within_secs)
 
-    async def replace(self, config: Any) -> None:
-        """Serve other Alertmanagers from now on; the alerts that stand go to them."""
+    async def replace(self, config: Any, again: Iterable[Change]) -> None:
+        """Serve other Alertmanagers or other rules from now on; alerts that stand go on, and `again` holds what else is known."""
         old = self._outlet
         await self.stop(1.0)
         self.start(config, self.snapshot())
-        for change in old.left() if old else ():
+        for change in [*again, *(old.left() if old else ())]:
             self.tell(change)
+        await self.told(5.0)
         self.serve()

@@ -14,6 +14,7 @@ from firstfault.detect.kept import count_ends
 from firstfault.errors import FirstFaultError
 from firstfault.model import Change, Event, Incident
 from firstfault.rules.catalogue import RuleSet
+from firstfault.sinks.policy import policy_of
 from firstfault.sources.base import Delivery, Forget, Handover, Quiet, Read
 from firstfault.topology.border import Border
 from firstfault.topology.families import Families
@@ -93,6 +94,7 @@ class Worker:
         """Take over what a reload brings; call it on the pipeline's thread."""
         self.machine.use(rules, config)
         self.families = Families(config.jobs.families)
+        self._border.use(policy_of(config.alerts))
 
     def publish_change(self, change: Change) -> None:
         """Tell sinks of a change that a person made; call it on the pipeline's thread."""
