@@ -108,6 +108,9 @@ def build(board: Board) -> dict[str, Any]:
             made = made.with_panel(_panel(panel).id(100 * number + place))
     plain: dict[str, Any] = json.loads(JSONEncoder().encode(made.build()))
     plain["schemaVersion"] = SCHEMA_VERSION
+    plain.pop("style", None)  # gone since Grafana 10
+    for variable in plain["templating"]["list"]:
+        variable.pop("id", None)  # the SDK gives all of them the same
     # The SDK's annotations know no words, though Prometheus' have them.
     plain["annotations"]["list"][0] |= {"titleFormat": "{{fingerprint}}", "textFormat": "severity {{severity}}", "step": "60s"}
     return plain
