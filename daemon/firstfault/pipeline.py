@@ -15,6 +15,8 @@ from firstfault.errors import InputError
 from firstfault.model import Attempt, Batch, Change, Diagnosis, Event, Fact, Incident, Inputs, Observation, Progress, Stream
 from firstfault.rules.catalogue import RuleSet
 
+_SPARE = 16  # streams of healthy jobs that are summarised at once
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -22,7 +24,7 @@ class Settings:
 
     limits: Limits = field(default_factory=Limits)
     cache: Path | None = None  # where the compiled pattern database is kept; None: the user's cache folder
-    progress_secs: float = 5.0  # how often a healthy stream's last words are summarised
+    progress_secs: float = 5.0  # how old the summary of a stream must be before another one is made
     dump_limits: DumpLimits = field(default_factory=DumpLimits)  # how large one flight-recorder dump may be
 
 
@@ -36,7 +38,7 @@ class Pipeline:
         self.correlator = Correlator(rules, self.settings.limits)
         self._detectors: dict[str, Detector] = {}
         self._stale: dict[str, float] = {}  # stream id -> when its progress was last summarised
-        self._moved: set[str] = set()
+        self._moved: dict[str, None] = {}  # streams with news since, in the order in which it came
         self._ended = Inputs()  # of streams that are closed and let go
         self._unattributed: set[str] = set()
         self._jobs: set[tuple[str, str]] = set()  # namespace and job of all that was observed
@@ -48,7 +50,7 @@ class Pipeline:
         """Read one batch; changes that depend on time come from `advance`."""
         detector = self._detector(batch.stream)
         observations = detector.feed(batch.data, batch.offset, batch.arrived if batch.written is None else batch.written)
-        self._moved.add(batch.stream.id)
+        self._moved.setdefault(batch.stream.id)
         if batch.final:
             observations = [*observations, *detector.close()]
         changes = self._observe(observations, batch.arrived)
@@ -80,12 +82,34 @@ class Pipeline:
     def advance(self, now: float) -> list[Change]:
         """Let time pass: summarise what moved, then settle, recover and close what is due."""
         self._now = now
-        for stream_id in sorted(self._moved):
-            if now - self._stale.get(stream_id, float("-inf")) >= self.settings.progress_secs:
-                self._stale[stream_id] = now
-                self._moved.discard(stream_id)
-                self._last_words(self._detectors[stream_id].progress())
+        for stream_id in self._due(now):
+            self._stale[stream_id] = now
+            del self._moved[stream_id]
+            self._last_words(self._detectors[stream_id].progress())
         return self.correlator.advance(now)
+
+    def _due(self, now: float) -> list[str]:
+        """Return the streams to summarise: all of jobs that are judged, and of healthy ones a few at a time, those that waited longest."""
+        attention = self.correlator.attention()
+        found, others = [], _SPARE
+        for stream_id in self._moved:
+            secs = self._patience(stream_id, attention)
+            if secs is None and others <= 0:
+                if not attention:
+                    break
+                continue
+            if now - self._stale.get(stream_id, float("-inf")) >= (self.settings.progress_secs if secs is None else secs):
+                found.append(stream_id)
+                others -= secs is None
+        return sorted(found)
+
+    def _patience(self, stream_id: str, attention: Mapping[tuple[str, str], float]) -> float | None:
+        """Return how old a stream's summary may be; None where no job that may speak in it is in need of one."""
+        if not attention:
+            return None
+        job = self._detectors[stream_id].job
+        secs = attention.get((job.namespace, job.job)) if job is not None else min(attention.values())
+        return None if secs is None else max(secs, self.settings.progress_secs)
 
     def finish(self, now: float | None = None) -> list[Change]:
         """Close every stream and settle everything."""
@@ -176,7 +200,7 @@ class Pipeline:
 
     def _let_go(self, stream_id: str) -> None:
         counters = self._detectors.pop(stream_id).counters()
-        self._moved.discard(stream_id)
+        self._moved.pop(stream_id, None)
         self._stale.pop(stream_id, None)
         ended = self._ended
         self._ended = Inputs(ended.streams + 1, ended.lines + counters.lines, ended.bytes + counters.bytes)

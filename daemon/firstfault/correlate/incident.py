@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -29,6 +30,7 @@ class Limits:
     close_secs: float = 86_400.0  # a settled incident that nobody touched ends after a day
     recover_steps: int = 2  # steps of a later attempt that show progress
     most_observations: int = 400_000  # a run's evidence beyond this drops its oldest progress first
+    calm_secs: float = 30.0  # between two looks at a job whose incidents are settled, where nothing but its progress is new
     world_size: int | None = None
 
 
@@ -45,12 +47,18 @@ class _Run:
     key: JobKey
     seen: dict[str, Observation] = field(default_factory=dict)
     latest: dict[tuple, Progress] = field(default_factory=dict)  # by stream and speaker
-    dirty: bool = False
+    dirty: bool = False  # evidence of failure is new
+    stirred: bool = False  # something else is
+    judged_at: float = -math.inf
     evidence_at: float | None = None  # wall clock of the last evidence of failure
     first_at: float | None = None
     incidents: dict[Place, Incident] = field(default_factory=dict)
     attempts: tuple[Attempt, ...] = ()
     dropped: int = 0
+
+    @property
+    def open(self) -> bool:
+        return any(incident.state == "open" for incident in self.incidents.values())
 
 
 class Correlator:
@@ -77,7 +85,7 @@ class Correlator:
                 run.evidence_at = now if now is not None else run.evidence_at
                 run.first_at = run.first_at if run.first_at is not None else now
             elif run.incidents:
-                run.dirty = True
+                run.stirred = True
         return []
 
     def last_words(self, summaries: Iterable[Progress]) -> None:
@@ -86,7 +94,7 @@ class Correlator:
             run = self._run(one.job)
             if run.latest.get(place := speaker(one)) != one:
                 run.latest[place] = one
-                run.dirty = run.dirty or bool(run.incidents)
+                run.stirred = run.stirred or bool(run.incidents)
                 self._spoken[one.stream].add(((one.job.namespace, one.job.job), place))
 
     def words_ended(self, stream: str) -> None:
@@ -94,7 +102,15 @@ class Correlator:
         for name, place in self._spoken.pop(stream, ()):
             run = self._runs[name]
             if run.latest.pop(place, None) is not None:
-                run.dirty = run.dirty or bool(run.incidents)
+                run.stirred = run.stirred or bool(run.incidents)
+
+    def attention(self) -> dict[tuple[str, str], float]:
+        """Return the jobs (namespace, name) whose last words matter now, with how many seconds old they may be."""
+        return {
+            name: 0.0 if run.dirty or run.open else self.limits.calm_secs
+            for name, run in self._runs.items()
+            if (run.dirty and run.evidence_at is not None) or any(one.state in ("open", "settled") for one in run.incidents.values())
+        }
 
     def advance(self, now: float) -> list[Change]:
         """Look at what is new, and settle, recover or close what is due.
@@ -104,13 +120,19 @@ class Correlator:
         changes: list[Change] = []
         for name, run in self._runs.items():
             try:
-                if run.dirty and (run.incidents or run.evidence_at is not None):
+                if self._worth_judging(run, now):
                     changes += self._review(run, now)
                 changes += self._due(run, now)
             except Exception as error:  # any fault of ours in one job must not cost the others their page
-                run.dirty = False
+                run.dirty = run.stirred = False
                 self.troubles[name] = f"{type(error).__name__}: {error}"
         return changes
+
+    def _worth_judging(self, run: _Run, now: float) -> bool:
+        """Evidence and open incidents cannot wait; that a job goes on, days after its incident, can."""
+        if run.dirty or (run.stirred and run.open):
+            return bool(run.incidents) or run.evidence_at is not None
+        return run.stirred and not 0 <= now - run.judged_at < self.limits.calm_secs
 
     def finish(self, now: float | None = None) -> list[Change]:
         """Settle everything: no further byte will come."""
@@ -169,7 +191,8 @@ class Correlator:
         return [(window, () if _restart_noise(judged, index) else decisions) for index, (window, decisions) in enumerate(judged)]
 
     def _review(self, run: _Run, now: float | None) -> list[Change]:
-        run.dirty = False
+        run.dirty = run.stirred = False
+        run.judged_at = now if now is not None else -math.inf
         changes: list[Change] = []
         judged = self._slices(run)
         run.attempts = ()

@@ -16,7 +16,7 @@ from firstfault.detect import plain
 from firstfault.detect.plan import Plan
 from firstfault.detect.scanner import AnyScanner, open_scanner
 from firstfault.detect.stream_reader import StreamReader
-from firstfault.model import Observation, Progress, Stream
+from firstfault.model import JobKey, Observation, Progress, Stream
 from firstfault.rules.catalogue import RuleSet
 
 _GLANCE = 4096  # bytes of the end that a running stream's progress is read from
@@ -128,6 +128,12 @@ class Detector:
         if whole or (reader.ended and reader.engine.faulty):
             return reader.progress(self.settings.look_back_bytes)
         return reader.progress(_LAST_LOOK if reader.ended else _GLANCE)
+
+    @property
+    def job(self) -> JobKey | None:
+        """The job whose stream this is; None before it is known, and where records may be of several."""
+        reader = self._reader
+        return None if reader is None or reader.enveloped else reader.engine.job
 
     def counters(self) -> Counters:
         """Return how much was read so far."""
