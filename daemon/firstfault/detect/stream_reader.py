@@ -52,6 +52,11 @@ class StreamReader:
         return self.kept.end
 
     @property
+    def enveloped(self) -> bool:
+        """Tell whether the lines come as records."""
+        return self._envelopes is not None
+
+    @property
     def unfinished(self) -> bool:
         """Tell whether the end of the stream would bring something to light that was not reported yet."""
         return bool(self._partial_size or self.engine.dirty or (self._envelopes and self._envelopes.since < self._partial_at))
