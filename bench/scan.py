@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from common import CACHE, OUT, verdict
-from corpus_mix import write_mix
-from firstfault.detect.detector import Detector, make_scanner
+from bench.common import CACHE, OUT, verdict
+from bench.corpus_mix import write_mix
+from firstfault.detect.detector import Detector, make_scanner, plan_of
+from firstfault.detect.plan import Plan
 from firstfault.detect.scanner import AnyScanner, Scanner
 from firstfault.model import Event, Stream
 from firstfault.rules.catalogue import RuleSet, Symptom
@@ -25,9 +26,14 @@ MB = 1e6
 
 
 def event_lines(rules: RuleSet, most: int = 200) -> list[str]:
-    """Return one-line examples of the entries: the lines that a log of this kind of job would really show."""
+    """Return one-line examples of the entries that are whole as they stand: no first line of a traceback or report without the rest."""
     found = [example.text.strip() for entry in rules.entries.values() for example in entry.match]
-    return [text for text in found if "\n" not in text and len(text) < 600][:most]
+    plan = plan_of(rules)
+    return [text for text in found if "\n" not in text and len(text) < 600 and not _begins(plan, text.encode())][:most]
+
+
+def _begins(plan: Plan, line: bytes) -> bool:
+    return any((use.opens or use.blocks or use.envelope) and use.program.find(line) is not None for use in plan.uses)
 
 
 def synthetic(rules: RuleSet, entries: int, seed: int = 11) -> RuleSet:

@@ -119,14 +119,16 @@ class Detector:
     def progress(self, whole: bool = False) -> list[Progress]:
         """Say what each speaker was last seen doing.
 
-        A running stream is glanced at, over its last 4 KiB, and one that is closed over its last 16 KiB; with `whole`, or when it is
-        closed and showed a fault, all that is kept is read.
+        A running stream is glanced at, over its last 4 KiB, and one that is closed over its last 16 KiB, or back to where `feed` has told
+        everybody's progress at a fault; with `whole` all that is kept is read.
         """
         reader = self._reader
         if reader is None:
             return []
-        if whole or (reader.ended and reader.engine.faulty):
+        if whole:
             return reader.progress(self.settings.look_back_bytes)
+        if reader.ended and reader.engine.looked_from >= 0:
+            return reader.progress(min(self.settings.look_back_bytes, max(_GLANCE, reader.end - reader.engine.looked_from)))
         return reader.progress(_LAST_LOOK if reader.ended else _GLANCE)
 
     @property

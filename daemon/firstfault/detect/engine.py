@@ -48,16 +48,16 @@ class Engine:
         self._opened: dict[int, Stamp] = {}  # offset of an opening line -> its time
         self._speakers: set[str] = set()  # who opened statements in this section
         self._ids: set[str] = set()  # given on this line
-        self._look_from, self._look_wait, self._last_fault = -1, 0, 0
+        self._look_from, self._look_wait, self._last_fault, self._whole_look = -1, 0, 0, -1
 
     @property
     def job(self) -> JobKey:
         return self.reader.identity.job
 
     @property
-    def faulty(self) -> bool:
-        """Tell whether the stream showed any fault."""
-        return self._look_from >= 0
+    def looked_from(self) -> int:
+        """Return where the progress of all speakers was told last over the whole look back, at a fault; -1 if there was none."""
+        return self._whole_look
 
     @property
     def dirty(self) -> bool:
@@ -239,6 +239,7 @@ class Engine:
         if self._look_from >= 0 and offset - self._look_from < self._look_wait:
             return
         distance = self._distance if not self._look_wait else min(_LATER_LOOK, self._distance)
+        self._whole_look = self._whole_look if self._look_wait else offset
         self._look_from, self._look_wait = offset, max(_FIRST_WAIT, 4 * self._look_wait)
         self.out.extend(summarise(self._history.lines(offset, offset - distance), self.stream, self.job, offset))
 
@@ -339,7 +340,7 @@ class Engine:
             "repeats": self._repeats.state(),
             "times": self._times.state(),
             "opened": self._opened,
-            "look": [self._look_from, self._look_wait, self._last_fault],
+            "look": [self._look_from, self._look_wait, self._last_fault, self._whole_look],
             "faults": self.faults_of_readers,
             "dropped_blocks": self._blocks.dropped,
         }
@@ -350,7 +351,7 @@ class Engine:
         self._repeats.load(state["repeats"])
         self._times.load(state["times"])
         self._opened = dict(state["opened"])
-        self._look_from, self._look_wait, self._last_fault = state["look"]
+        self._look_from, self._look_wait, self._last_fault, self._whole_look = state["look"]
         self.faults_of_readers = state["faults"]
         self._blocks.dropped = state["dropped_blocks"]
         self.out = []

@@ -14,7 +14,7 @@ from firstfault.text.steps import read_step
 
 STEPS = 64  # of each speaker, newest first: enough to tell a jump of the loss from its usual spread
 MOST_SPEAKERS = 4096
-_ALONE = 100  # lines in a row of one speaker, after which nobody else is expected in the stream
+_ALONE = STEPS  # lines in a row of one speaker, after which nobody else is expected in the stream
 _STEPLESS = 64  # lines of one speaker without a step, after which no more of its older lines are asked for one
 
 

@@ -19,6 +19,7 @@ from firstfault.text.lines import HEAD as READER_HEAD
 from firstfault.text.lines import LineReader
 
 MAX_SECTION = 1 << 20  # bytes over which reports and statements may stay open before they are ended
+_LABEL_LINES = 8  # by which the line reader tells whether a stream is labelled
 _SMALL = 64 * 1024  # bytes of a batch; streams that come in such batches are many and slow
 _MAX_KEPT = 4 << 20  # bytes kept for lines whose last piece does not come
 
@@ -323,6 +324,10 @@ class StreamReader:
         if start >= READER_HEAD or start >= upto:
             return
         data = self.kept.slice(start, upto)
+        if self.reader.labelled_from is None and (first := _after_lines(data, _LABEL_LINES)) < len(data):
+            self._see(start + first)  # enough to know whether lines carry task numbers
+            self._see(upto)
+            return
         self._passed_to = upto
         if self.reader.labelled_from is not None and (self.reader.completer.hint is not None or not self.scanner.has_clock(data)):
             return
@@ -416,3 +421,13 @@ def _last_end(data: bytes, low: int) -> int:
     """Return where the line begins that has no end in `data`; a \\r at the very end may be half of \\r\\n."""
     high = max(low, data.rfind(b"\n", low) + 1)
     return max(high, data.rfind(b"\r", high, max(high, len(data) - 1)) + 1)
+
+
+def _after_lines(data: bytes, lines: int) -> int:
+    """Return where the line begins that follows the first `lines` ones, or the end."""
+    at = 0
+    for _ in range(lines):
+        at = data.find(b"\n", at) + 1
+        if not at:
+            return len(data)
+    return at
