@@ -15,16 +15,21 @@ _KINDS = {
         *(model.Incident, model.Verdict, model.Clue, model.Missing, model.Candidate, model.Collateral),
     )
 }
-_NAMES = {kind: name for name, kind in _KINDS.items()}
+_FIELDS = {kind: (name, tuple(field.name for field in dataclasses.fields(kind))) for name, kind in _KINDS.items()}
+_PLAIN = frozenset({str, int, float, bool, type(None)})  # looked up: a snapshot holds hundreds of thousands of them
 
 
 def dump(value: Any) -> Any:
     """Return `value` as lists, dicts, texts and numbers; what JSON has no word for is tagged."""
-    if isinstance(value, str | int | float | None):
+    kind = type(value)
+    if kind in _PLAIN:
         return value
-    name = _NAMES.get(type(value))
-    if name is not None:
-        return {"=": name, "of": [dump(getattr(value, field.name)) for field in dataclasses.fields(value)]}
+    known = _FIELDS.get(kind)
+    if known is not None:
+        name, fields = known
+        return {"=": name, "of": [one if type(one := getattr(value, field)) in _PLAIN else dump(one) for field in fields]}
+    if isinstance(value, str | int | float):
+        return value
     if isinstance(value, tuple):
         return {"=": "tuple", "of": [dump(item) for item in value]}
     if isinstance(value, Mapping):
