@@ -40,7 +40,7 @@ def test_batches_of_any_size_say_the_same(number: int, size: int) -> None:
 
 def test_single_bytes_say_the_same() -> None:
     """A stream that comes byte by byte is read like one that comes at once."""
-    data = mixed_logs()[0][:20000]
+    data = mixed_logs()[0][:6000]
     assert_same(observe(data, list(range(1, len(data)))), observe(data))
 
 
