@@ -7,12 +7,13 @@ import math
 import subprocess
 import time
 import urllib.request
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from tests.deploy.boards import BOARDS, filled, selectors, targets, variables
-from tests.deploy.stack import FAILING, JOB, Stack, demo
+from tests.deploy.stack import FAILING, JOB, PATIENCE_SECS, Stack, demo
 from tests.services.real import alerts_of, program
 from tests.services.test_end_to_end import until
 
@@ -29,8 +30,8 @@ def told(stack: Stack) -> Stack:
     assert stack.post("/api/v1/fixes", {"fingerprint": one["fingerprint"], "job": "another-job", "note": "raised the limit"}) in (200, 201)
     assert stack.post(f"/api/v1/incidents/{one['id']}/feedback", {"right": True, "who": "ann"}) in (200, 201)
     assert stack.post(f"/api/v1/incidents/{two['id']}/feedback", {"initiating_rank": 0, "who": "ann"}) in (200, 201)
-    until(lambda: stack.vector("firstfault_fix_declared_timestamp_seconds"), 15)
-    until(lambda: stack.vector('increase(firstfault_feedback_total{verdict="wrong"}[1m]) > 0'), 15)
+    until(lambda: stack.vector("firstfault_fix_declared_timestamp_seconds"), PATIENCE_SECS)
+    until(lambda: stack.vector('increase(firstfault_feedback_total{verdict="wrong"}[1m]) > 0'), PATIENCE_SECS)
     return stack
 
 
@@ -47,12 +48,19 @@ def numbers(stack: Stack, target: dict[str, Any], **chosen: str) -> list[float]:
     return [points[-1] for points in finite if points]
 
 
+def patiently(stack: Stack, target: dict[str, Any]) -> list[float]:
+    """Ask again for a while: a scrape that comes late on a busy machine leaves a gap."""
+    with suppress(AssertionError):
+        until(lambda: numbers(stack, target, **CHOSEN), 10)
+    return numbers(stack, target, **CHOSEN)
+
+
 def test_every_panel_returns_data(told: Stack) -> None:
     """No panel of any dashboard is empty once jobs have failed; what each query returned is printed."""
     empty = []
     for name, board in BOARDS.items():
         for panel, target in targets(board):
-            shown = numbers(told, target, **CHOSEN)
+            shown = numbers(told, target, **CHOSEN) or patiently(told, target)
             some = ", ".join(f"{number:.6g}" for number in shown[:4]) + (", ..." if len(shown) > 4 else "")
             print(f"{name:24} {panel['title']:30} {target['refId']} {len(shown):4} series: {some or 'NOTHING'}")
             empty += [] if shown else [f"{name} / {panel['title']} {target['refId']}: {filled(target['expr'], **CHOSEN)}"]
@@ -66,14 +74,18 @@ def test_panels_show_what_happened(told: Stack) -> None:
         found = [target for panel, target in targets(BOARDS[board]) if panel["title"] == title]
         return [number for target in found for number in numbers(told, target, **CHOSEN)]
 
-    assert shown("firstfault-incidents", "Jobs affected") == [len(FAILING)]
-    assert sorted(shown("firstfault-incidents", "Open incidents by job")) == [1] * len(FAILING)
-    assert shown("firstfault-job", "Ranks heard") == [8]
-    assert shown("firstfault-job", "World size") == [8]
-    assert shown("firstfault-job", "Last step") == [max(_steps(JOB))]
-    assert shown("firstfault-encyclopedia", "Entries that fired") == [len(FAILING)]
-    assert len(shown("firstfault-encyclopedia", "Never fired")) == shown("firstfault-encyclopedia", "Entries")[0] - len(FAILING)
-    assert shown("firstfault-itself", "Ready") == [1]
+    expected = {
+        ("firstfault-incidents", "Jobs affected"): [len(FAILING)],
+        ("firstfault-incidents", "Open incidents by job"): [1] * len(FAILING),
+        ("firstfault-job", "Ranks heard"): [8],
+        ("firstfault-job", "World size"): [8],
+        ("firstfault-job", "Last step"): [max(_steps(JOB))],
+        ("firstfault-encyclopedia", "Entries that fired"): [len(FAILING)],
+        ("firstfault-itself", "Ready"): [1],
+    }
+    until(lambda: {place: shown(*place) for place in expected} == expected, PATIENCE_SECS)
+    never = until(lambda: shown("firstfault-encyclopedia", "Never fired"), PATIENCE_SECS)
+    assert len(never) == shown("firstfault-encyclopedia", "Entries")[0] - len(FAILING)
 
 
 def _steps(job: str) -> list[float]:
@@ -98,7 +110,7 @@ def test_variables_and_marks_have_values(told: Stack) -> None:
             if name == "training_job":
                 assert {*FAILING, "healthy"} == set(found)
         (marks,) = board["annotations"]["list"]
-        assert numbers(told, {"expr": marks["expr"], "instant": False}, **CHOSEN)
+        assert patiently(told, {"expr": marks["expr"], "instant": False})
 
 
 def test_links_lead_to_the_console_and_the_runbook(told: Stack) -> None:
@@ -110,7 +122,7 @@ def test_links_lead_to_the_console_and_the_runbook(told: Stack) -> None:
 
 def test_an_exemplar_leads_from_a_counter_to_its_incident(stack: Stack) -> None:
     """Prometheus keeps the incident's id with the count, and the API knows it."""
-    until(lambda: exemplars(stack) == {one["id"] for one in stack.settled()}, 15)
+    until(lambda: exemplars(stack) == {one["id"] for one in stack.settled()}, PATIENCE_SECS)
     assert all(stack.get(f"/api/v1/incidents/{name}")["id"] == name for name in exemplars(stack))
 
 
@@ -140,7 +152,7 @@ def test_openmetrics_is_well_formed(told: Stack) -> None:
 
 def test_rules_are_evaluated_and_only_the_right_alerts_fire(stack: Stack) -> None:
     """No rule errs on real series; failing jobs, a firstfault that is down and an Alertmanager that is down fire, nothing else does."""
-    until(lambda: stack.firing() == RESTLESS, 30)
+    until(lambda: stack.firing() == RESTLESS, PATIENCE_SECS)
     rules = [rule for group in stack.ask("rules")["groups"] for rule in group["rules"]]
     assert {rule["name"]: rule.get("lastError", "") for rule in rules if rule["health"] != "ok"} == {}
     for rule in rules:
@@ -159,17 +171,17 @@ def test_a_page_from_metrics_says_what_a_pushed_one_says(stack: Stack) -> None:
     def pushed() -> set[tuple[str, ...]]:
         return {tuple(one["labels"][name] for name in shared) for one in alerts_of(stack.alertmanager.url)}
 
-    until(lambda: len(ruled()) == len(FAILING) and ruled() == pushed(), 30)
+    until(lambda: len(ruled()) == len(FAILING) and ruled() == pushed(), PATIENCE_SECS)
 
 
 def test_a_refused_reload_fires_and_resolves(stack: Stack) -> None:
     """A broken configuration shows within a scrape, and its correction ends the alert."""
     stack.configure(nonsense=True)
     assert stack.post("/-/reload") == 400
-    until(lambda: "FirstFaultReloadFailed" in stack.firing(), 20)
+    until(lambda: "FirstFaultReloadFailed" in stack.firing(), PATIENCE_SECS)
     stack.configure()
     assert stack.post("/-/reload") == 200
-    until(lambda: stack.firing() == RESTLESS, 20)
+    until(lambda: stack.firing() == RESTLESS, PATIENCE_SECS)
 
 
 def test_what_cannot_be_read_fires_and_resolves(stack: Stack) -> None:
@@ -177,10 +189,10 @@ def test_what_cannot_be_read_fires_and_resolves(stack: Stack) -> None:
     loop = stack.folder / "train" / "loop.log"
     loop.symlink_to(loop)
     try:
-        until(lambda: "FirstFaultSourceFailing" in stack.firing(), 20)
+        until(lambda: "FirstFaultSourceFailing" in stack.firing(), PATIENCE_SECS)
     finally:
         loop.unlink()
-    until(lambda: stack.firing() == RESTLESS, 20)
+    until(lambda: stack.firing() == RESTLESS, PATIENCE_SECS)
 
 
 def test_every_metric_that_is_scraped_is_asked_for_or_documented_for_people(told: Stack) -> None:

@@ -19,7 +19,7 @@ from firstfault.telemetry import Telemetry
 from tests.services.real import program
 from tests.services.test_end_to_end import Daemon, until
 
-FLOOD = 500  # failing jobs, of which the configuration lets 100 be shown
+FLOOD = 300  # failing jobs, of which the configuration lets 100 be shown
 NAMES = 100_000  # further job names without a failure
 
 
