@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,7 +43,7 @@ def plan(files: Mapping[str, bytes], rng: random.Random, *, stops: int = 0, live
 def _pieces(path: str, data: bytes, rng: random.Random, mean: int) -> list[Batch]:
     cuts = sorted({rng.randrange(1, len(data)) for _ in range(rng.randrange(1 + 2 * len(data) // mean))}) if len(data) > 1 else []
     bounds = [0, *cuts, len(data)]
-    found = [Batch(cases.stream(path), data[start:end], start) for start, end in zip(bounds, bounds[1:], strict=False)]
+    found = [Batch(cases.stream(path), data[start:end], start) for start, end in itertools.pairwise(bounds)]
     return [*found[:-1], replace(found[-1], final=True)]
 
 

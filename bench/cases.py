@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.corpus import score
-from bench.synthetic import generate, settings
+from bench.synthetic import generate
 from firstfault.model import Batch, Stream
 from firstfault.pipeline import Pipeline
 from firstfault.render.report import to_json
@@ -129,7 +129,10 @@ def decisive(case: Case) -> list[tuple[str, int]]:
 # taking away --------------------------------------------------------------------------------------------------------------------
 
 _ENVELOPE = rb"(?:\S+Z std(?:out|err) [FP] )?"
-_TAGS = tuple(re.compile(_ENVELOPE + tag) for tag in (rb"(\[default\d+\]:)", rb"(\d+: )", rb".{0,60}?(\[[Rr]ank ?\d+\])", rb".{0,60}?(\"rank\": \d+,)", rb".{0,30}(rank=\d+) "))  # outermost first
+_TAGS = tuple(
+    re.compile(_ENVELOPE + tag)
+    for tag in (rb"(\[default\d+\]:)", rb"(\d+: )", rb".{0,60}?(\[[Rr]ank ?\d+\])", rb".{0,60}?(\"rank\": \d+,)", rb".{0,30}(rank=\d+) ")
+)  # outermost first
 _STEP = re.compile(rb"\b(?:step|iteration|iter)\b\W{0,3}\d|train_step|\bloss\b", re.IGNORECASE)
 
 

@@ -17,7 +17,7 @@ from bench.common import CACHE, rss_mb, verdict
 from firstfault.correlate.incident import Correlator
 from firstfault.detect.detector import Detector, make_scanner
 from firstfault.detect.scanner import AnyScanner
-from firstfault.model import Event, Fact, Incident, JobKey, Line, Observation, Progress, Stream, Who
+from firstfault.model import Event, Fact, Incident, Line, Observation, Stream, Who
 from firstfault.rules.catalogue import RuleSet
 from firstfault.rules.load import load
 
