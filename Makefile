@@ -33,7 +33,7 @@ lint: setup  ## style, import directions, entries, generated files
 	@$(BIN)/ruff check daemon tests bench scripts deploy
 	@$(BIN)/ruff format --check daemon tests bench scripts deploy
 	@$(BIN)/lint-imports
-	@$(BIN)/firstfault rules check --quiet
+	@said=$$($(BIN)/firstfault rules check) || { echo "$$said"; exit 1; }; echo "$$said" | tail -1
 
 format: setup  ## apply the formatter
 	@$(BIN)/ruff check --fix-only daemon tests bench scripts deploy
