@@ -6,8 +6,9 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy
 import zstandard
+
+from firstfault.detect import vector
 
 PACKED = 8 * 1024  # bytes at least that are compressed together
 _FEW = 4096  # bytes below which counting byte by byte beats the vectorised count's fixed cost
@@ -18,9 +19,9 @@ _FIRST_BLOCK, _BLOCK = 512, 4096  # bytes that a walk back reads at first, and t
 def count_ends(data: bytes, start: int = 0, stop: int | None = None) -> int:
     """Count the \\n in data[start:stop]: the lines that an editor numbers; a \\r alone ends a line for reading only."""
     stop = len(data) if stop is None else stop
-    if stop - start < _FEW:
+    if stop - start < _FEW or not vector.pays(stop - start):
         return data.count(b"\n", start, stop)
-    return int(numpy.count_nonzero(numpy.frombuffer(data, numpy.uint8, stop - start, start) == 10))
+    return vector.count(data, start, stop, 10)
 
 
 def line_start(data: bytes, at: int, low: int = 0) -> int:

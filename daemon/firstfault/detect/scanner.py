@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import functools
 import re
 import threading
@@ -9,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy
 import re2
 
+from firstfault.detect import vector
 from firstfault.detect.database import compile_database, open_database
 from firstfault.detect.visible import HIDING, visible
 from firstfault.text.lines import clean, split
@@ -183,11 +184,5 @@ def _moved(data: bytes, text: bytes, hits: list[Hit]) -> list[Hit]:
     """Map hits in the visible text back to the same line of `data`; both have the same line ends."""
     if not hits:
         return hits
-    ends, raw_ends = (_line_ends(numpy.frombuffer(one, numpy.uint8)) for one in (text, data))
-    ends, raw_ends = numpy.append(ends, len(text)), numpy.append(raw_ends, len(data))
-    lines = numpy.searchsorted(ends, [end - 1 for _, end in hits])
-    return [(index, int(raw_ends[line])) for (index, _), line in zip(hits, lines, strict=True)]
-
-
-def _line_ends(array: Any) -> Any:
-    return ((array == 10) | (array == 13)).nonzero()[0]
+    ends, raw_ends = [*vector.line_ends(text), len(text)], [*vector.line_ends(data), len(data)]
+    return [(index, raw_ends[bisect.bisect_left(ends, end - 1)]) for index, end in hits]
