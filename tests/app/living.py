@@ -145,9 +145,9 @@ class Living:
         )
 
     def metric(self, line: str) -> float:
-        """Return a sample by its name and labels as exported."""
+        """Return a sample by its name and labels as exported; 0 where it is not there yet."""
         text = generate_latest(self.telemetry.registry).decode()
-        return float(next(row.rsplit(" ", 1)[1] for row in text.splitlines() if row.startswith(line + " ")))
+        return float(next((row.rsplit(" ", 1)[1] for row in text.splitlines() if row.startswith(line + " ")), 0.0))
 
 
 @asynccontextmanager

@@ -103,9 +103,9 @@ def test_a_key_given_twice_is_refused(tmp_path):
         ("alerts: {mutes: [{since: '2026-12-24T18:00:00Z', until: '2026-12-24T17:00:00Z'}]}", "is not after since"),
         ("alerts: {mutes: [{job: '('}]}", "no RE2 pattern"),
         ("alerts: {severities: [{job: a}]}", "alerts.severities[0].severity"),
-        ("webhooks: [{url: 'http://a'}, {url: 'http://b'}]", "two webhooks are called 'webhook'"),
-        ("webhooks: [{url: 'http://a', secret: a, secret_file: b}]", "exclude each other"),
-        ("webhooks: [{url: 'http://a', kinds: []}]", "webhooks[0].kinds"),
+        ("webhooks: {targets: [{url: 'http://a'}, {url: 'http://b'}]}", "two webhooks are called 'webhook'"),
+        ("webhooks: {targets: [{url: 'http://a', secret: a, secret_file: b}]}", "exclude each other"),
+        ("webhooks: {targets: [{url: 'http://a', kinds: []}]}", "webhooks.targets[0].kinds"),
         ("incidents: {settle_quiet_secs: 50, settle_max_secs: 20}", "is shorter than"),
     ],
 )

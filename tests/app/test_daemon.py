@@ -9,10 +9,13 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import asynccontextmanager
 
 import pytest
+from aiohttp import web
 
 from firstfault.errors import RulesError, StateLockedError, UsageError
+from firstfault.sinks.webhook import verified
 from firstfault.store import Store
 from tests.app.living import Alertmanager, living, out_of_memory, until, write_job
 
@@ -353,3 +356,102 @@ async def test_a_muted_job_pages_when_the_window_is_taken_away(tmp_path):
 
 async def _muted(one):
     return (await one.get("/api/v1/status"))["alerts"] == {"standing": 0, "muted": 1}
+
+
+class Hook:
+    """A webhook receiver that checks signatures as a receiver should, and answers what it is told."""
+
+    def __init__(self) -> None:
+        self.status = 200
+        self.got: list[dict] = []
+        self.ids: list[str] = []
+        self.forged = 0
+        self.url = ""
+
+    async def _take(self, request):
+        body = await request.read()
+        if not verified("s3cret", body, request.headers, time.time()):
+            self.forged += 1
+        if self.status == 200:
+            self.got.append(json.loads(body))
+            self.ids.append(request.headers["X-Firstfault-Delivery"])
+        return web.Response(status=self.status)
+
+    @asynccontextmanager
+    async def listening(self):
+        app = web.Application()
+        app.router.add_post("/hook", self._take)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{runner.addresses[0][1]}/hook"
+        try:
+            yield self
+        finally:
+            await runner.cleanup()
+
+    def kinds(self):
+        return [one["kind"] for one in self.got]
+
+
+async def test_a_webhook_hears_every_change_once_through_an_outage_and_a_restart(tmp_path):
+    """Signed, in order, with what the JSON diagnosis says; what came while it was down comes after it is back, and nothing twice."""
+    secret = tmp_path / "secret"
+    secret.write_text("s3cret\n")
+    async with Hook().listening() as hook:
+        hooks = json.dumps([{"name": "bridge", "url": hook.url, "secret_file": str(secret), "kinds": ["opened", "settled", "closed"]}])
+        hook.status = 503
+        async with living(tmp_path, FIRSTFAULT_WEBHOOKS__TARGETS=hooks) as one:
+            write_job(tmp_path / "logs" / "train-7b")
+            (incident,) = await until(one.settled)
+            await until(lambda: one.metric('firstfault_deliveries_failed_total{reason="http_503",sink="bridge"}') >= 1)
+        hook.status = 200
+        async with living(tmp_path, FIRSTFAULT_WEBHOOKS__TARGETS=hooks) as one:
+            await until(lambda: hook.kinds() == ["opened", "settled"])
+            await one.post(f"/api/v1/incidents/{incident['id']}/ack", {"who": "ann"})
+            await until(lambda: hook.kinds() == ["opened", "settled", "closed"])
+        async with living(tmp_path, FIRSTFAULT_WEBHOOKS__TARGETS=hooks) as one:
+            with (tmp_path / "logs" / "train-7b" / "rank0.log").open("a") as log:
+                log.write("one more line\n")
+            await until(one.caught_up)
+            assert (await one.get("/api/v1/dead-letters"))["letters"] == []
+    told = hook.got[1]
+    assert (told["schema"], told["job"], told["incident"]["verdict"]["initiating_ranks"]) == ("firstfault.change/1", "train-7b", RANK_2)
+    assert hook.kinds() == ["opened", "settled", "closed"]
+    assert (len(set(hook.ids)), hook.forged) == (3, 0)
+
+
+async def test_what_a_webhook_refuses_is_a_dead_letter_that_can_be_sent_again(tmp_path):
+    """It is listed with the reason, and one POST sends it once more."""
+    async with Hook().listening() as hook:
+        hooks = json.dumps([{"name": "bridge", "url": hook.url, "secret": "s3cret", "kinds": ["settled"]}])
+        hook.status = 422
+        async with living(tmp_path, FIRSTFAULT_WEBHOOKS__TARGETS=hooks) as one:
+            write_job(tmp_path / "logs" / "train-7b")
+            (letter,) = await until(lambda: _letters(one))
+            assert (letter["sink"], letter["kind"], letter["reason"]) == ("bridge", "settled", "http_422")
+            assert one.metric('firstfault_dead_letters_total{sink="bridge"}') == 1
+            hook.status = 200
+            assert (await one.post("/api/v1/dead-letters", {"action": "forget"}))[0] == 400
+            assert await one.post("/api/v1/dead-letters", {"action": "retry", "id": letter["id"]}) == (200, {"retried": 1})
+            await until(lambda: hook.kinds() == ["settled"])
+            assert await _letters(one) == []
+
+
+async def _letters(one):
+    return (await one.get("/api/v1/dead-letters"))["letters"]
+
+
+async def test_standard_output_can_be_lines_of_json(tmp_path):
+    """One object a change, as webhooks get it; `none` writes nothing."""
+    write_job(tmp_path / "logs" / "train-7b")
+    async with living(tmp_path, FIRSTFAULT_CONSOLE__FORMAT="json") as one:
+        await until(one.settled)
+        await until(lambda: '"settled"' in one.out.getvalue())
+        told = [json.loads(line) for line in one.out.getvalue().splitlines()]
+        assert [line["kind"] for line in told][:2] == ["opened", "settled"]
+        assert told[1]["incident"]["verdict"]["initiating_ranks"] == RANK_2
+    async with living(tmp_path / "again", FIRSTFAULT_CONSOLE__FORMAT="none") as one:
+        write_job(tmp_path / "again" / "logs" / "train-7b")
+        await until(one.settled)
+        assert one.out.getvalue() == ""

@@ -83,6 +83,10 @@ def _site(rig: Rig, headers: Any, options: dict[str, Any]) -> Site:
     async def acknowledge(name: str, who: str, note: str) -> Change | None:
         return people.acknowledge(rig.store, name, who, note, rig.clock.now())
 
+    async def revive(seq: int | None) -> int:
+        with rig.store.transaction() as tx:
+            return tx.revive(seq, rig.clock.now())
+
     told = Told(heard.acknowledged, heard.feedback_given, heard.fix_declared, heard.fix_withdrawn, heard.failed)
     return Site(
         store=rig.store,
@@ -94,6 +98,7 @@ def _site(rig: Rig, headers: Any, options: dict[str, Any]) -> Site:
         attempts=attempts,
         reload=reload,
         acknowledge=acknowledge,
+        revive=revive,
         family=Families([r"^(?P<family>.+)-\d+$"]).of,
         told=told,
         headers=headers,

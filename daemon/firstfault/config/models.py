@@ -356,6 +356,20 @@ class Webhook(Receiver):
         return self
 
 
+class Webhooks(Section):
+    """Receivers of your own for every change of an incident."""
+
+    targets: list[Webhook] = Field([], description="Every receiver; each is served by itself.")
+
+    @model_validator(mode="after")
+    def _unique_names(self) -> Self:
+        names = [one.name for one in self.targets]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice:
+            raise ValueError(f"two webhooks are called {twice!r}; give each its own name")
+        return self
+
+
 class Console(Section):
     """What is written to standard output."""
 
@@ -424,18 +438,10 @@ class Config(Section):
     incidents: Incidents = Field(Incidents(), description="When an incident settles, pages and closes.")
     alertmanager: Alertmanager = Field(Alertmanager(), description="Where pages go.")
     alerts: Alerts = Field(Alerts(), description="Who is paged for what.")
-    webhooks: list[Webhook] = Field([], description="Receivers of your own for every change of an incident.")
+    webhooks: Webhooks = Field(Webhooks(), description="Receivers of your own for every change of an incident.")
     console: Console = Field(Console(), description="What is written to standard output.")
     web: Web = Field(Web(), description="The HTTP server.")
     store: Store = Field(Store(), description="What is remembered across restarts.")
     redaction: Redaction = Field(Redaction(), description="What is covered in log lines.")
     limits: Limits = Field(Limits(), description="Bounds on memory and time.")
     log: Log = Field(Log(), description="The daemon's own messages.")
-
-    @model_validator(mode="after")
-    def _unique_webhooks(self) -> Self:
-        names = [one.name for one in self.webhooks]
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice:
-            raise ValueError(f"two webhooks are called {twice!r}; give each its own name")
-        return self

@@ -64,7 +64,10 @@ class Happenings(Protocol):
         ...
 
     def delivery_failed(self, sink: str, reason: str, detail: str, final: bool) -> None:
-        """Count a change that a sink could not deliver; `reason` is one of few words; `final`: it never will be delivered."""
+        """Count a try to deliver a change that failed; `final`: it never will be delivered.
+
+        `reason` is one of few words; `detail` is for people and empty where the same reason was told right before.
+        """
         ...
 
 

@@ -126,7 +126,9 @@ class Board:
         changed = self._put_up(own, fresh, now, self._holds.latest(host) == incident.id)
         # Those that joined an alert which now gives another name speak for themselves: no name that holds leaves the pager.
         left = [self._joined.pop(name) for name in self._holds.unlike(host) if name in self._joined]
-        return any([self._speak(one, now) for one in left]) or changed
+        for one in left:
+            changed |= self._speak(one, now)
+        return changed
 
     def _over(self, incident: Incident, now: float) -> bool:
         self._joined.pop(incident.id, None)

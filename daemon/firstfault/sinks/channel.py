@@ -108,7 +108,7 @@ class Channel:
 
     def _complain(self, reason: str, count: int, detail: str) -> None:
         """Count every failure, but tell people once what an outage is about."""
-        self._happenings.alerts_failed(self.name, reason, count, detail if reason != self._complaint else "")
+        self._happenings.alerts_failed(self.name, reason, count, (detail or reason) if reason != self._complaint else "")
         self._complaint = reason
 
 

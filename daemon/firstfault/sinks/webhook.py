@@ -19,6 +19,8 @@ from firstfault.sinks.http import Poster, Response
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
+    from firstfault.config.models import Webhook
+
 SIGNATURE = "X-Firstfault-Signature"
 DELIVERY = "X-Firstfault-Delivery"
 _PATIENT = frozenset((408, 425, 429))  # of the 4xx, those that speak of now and not of the request
@@ -45,6 +47,7 @@ class WebhookSink:
         self._clock = clock
         self._happenings = happenings
         self._failures = 0
+        self._complaint = ""
 
     async def deliver(self, change: Change) -> Answer:
         """Post one change; the delivery id is the same whenever the same change is posted again."""
@@ -64,14 +67,16 @@ class WebhookSink:
         final = 400 <= response.status < 500 and response.status not in _PATIENT
         if not final and not 200 <= response.status < 300:
             return self._later(reason, response.text, response.retry_after)
-        self._failures = 0
+        self._failures, self._complaint = 0, ""
         if final:
             self._happenings.delivery_failed(self.name, reason, response.text, True)
         return Refused(reason) if final else Delivered()
 
     def _later(self, reason: str, detail: str, after_secs: float | None) -> TryAgain:
+        """Count every failure, but tell people once what an outage is about."""
         self._failures += 1
-        self._happenings.delivery_failed(self.name, reason, detail, False)
+        self._happenings.delivery_failed(self.name, reason, (detail or reason) if reason != self._complaint else "", False)
+        self._complaint = reason
         return TryAgain(after_secs or backoff(self._failures, most_secs=300.0), reason)
 
     def _headers(self, change: Change, body: bytes) -> dict[str, str]:
@@ -80,6 +85,11 @@ class WebhookSink:
         if secret:
             headers[SIGNATURE] = sign(secret, body, int(self._clock.now()))
         return headers
+
+
+def wants(webhook: Webhook, change: Change) -> bool:
+    """Tell whether a receiver asked for this kind of change."""
+    return change.kind in webhook.kinds and (webhook.historic or not change.incident.historic)
 
 
 def delivery_id(change: Change) -> str:

@@ -2,7 +2,7 @@
 
 from firstfault.store.database import CorruptError, Store, Transaction
 from firstfault.store.folder import Beacon, read_beacon, state_dir
-from firstfault.store.records import Ack, ChangeRecord, Feedback, Fix, IncidentFilter, IncidentRecord, Position
+from firstfault.store.records import Ack, ChangeRecord, Feedback, Fix, IncidentFilter, IncidentRecord, Letter, Position
 
 __all__ = [
     "Ack",
@@ -13,6 +13,7 @@ __all__ = [
     "Fix",
     "IncidentFilter",
     "IncidentRecord",
+    "Letter",
     "Position",
     "Store",
     "Transaction",

@@ -14,11 +14,11 @@ from typing import Any
 import zstandard
 
 from firstfault.errors import StoreError
-from firstfault.model import Event, Incident
+from firstfault.model import Change, Event, Incident
 from firstfault.store import folder, plainjson, queries, schema
 from firstfault.store.codec import from_plain
 from firstfault.store.cover import Cover, no_cover
-from firstfault.store.records import Ack, ChangeRecord, Feedback, Fix, IncidentFilter, IncidentRecord, Position
+from firstfault.store.records import Ack, ChangeRecord, Feedback, Fix, IncidentFilter, IncidentRecord, Letter, Position
 from firstfault.store.transaction import Transaction
 
 FILE_NAME = "firstfault.db"
@@ -162,6 +162,19 @@ class Store:
         )
         return [Feedback(*row) for row in rows]
 
+    def outbox(self, sink: str, after: int = 0, limit: int = 100) -> list[Letter]:
+        """Return what a sink is owed, oldest first, behind a place in the line."""
+        return self._letters(self._rows(queries.OUTBOX, (sink, after, limit)))
+
+    def dead_letters(self, sink: str | None = None, limit: int = 100) -> list[Letter]:
+        """Return what sinks never took, newest first."""
+        return self._letters(self._rows(queries.DEAD_LETTERS, (sink, limit)))
+
+    def context(self, incident: str) -> dict[str, Any]:
+        """Return what an incident's attempt was made of; nothing where that is not known."""
+        rows = self._rows("SELECT body FROM contexts WHERE incident = ?", (incident,))
+        return dict(plainjson.load(rows[0][0])) if rows else {}
+
     def fixes(self, fingerprint: str | None = None, withdrawn: bool = False) -> list[Fix]:
         """Return declared fixes, oldest first; withdrawn ones only where asked."""
         rows = self._rows(queries.FIXES, (fingerprint, int(withdrawn)))
@@ -218,6 +231,16 @@ class Store:
                 found.append(IncidentRecord(from_plain(Incident, plainjson.load(body)), family, updated, ack))
             except ValueError as error:
                 self._notice(f"incident {name} cannot be read: {error}")
+        return found
+
+    def _letters(self, rows: Sequence[Any]) -> list[Letter]:
+        """Decode letters; one that cannot be read is told and left out."""
+        found = []
+        for seq, sink, delivery, at, body, given_up, reason in rows:
+            try:
+                found.append(Letter(seq, sink, delivery, at, from_plain(Change, plainjson.load(body)), given_up, reason))
+            except ValueError as error:
+                self._notice(f"change {delivery} for {sink} cannot be read: {error}")
         return found
 
     def _notice(self, text: str) -> None:

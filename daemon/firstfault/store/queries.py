@@ -12,6 +12,14 @@ WHERE (?1 IS NULL OR fingerprint = ?1) AND (?2 OR withdrawn IS NULL) ORDER BY se
 # Closed incidents and everything said of them go together; active ones never do.
 OLD_INCIDENTS = """SELECT id FROM incidents WHERE state IN ('closed', 'recovered') AND updated < ? ORDER BY updated LIMIT ?"""
 OLD_EVENTS = """DELETE FROM events WHERE id IN (SELECT id FROM events WHERE stored < ? ORDER BY stored LIMIT ?)"""
+OLD_LETTERS = """DELETE FROM dead_letters WHERE seq IN (SELECT seq FROM dead_letters WHERE given_up < ? ORDER BY given_up LIMIT ?)"""
+SURPLUS_LETTERS = """DELETE FROM dead_letters WHERE sink = ?1 AND seq <= (
+    SELECT seq FROM dead_letters WHERE sink = ?1 ORDER BY seq DESC LIMIT 1 OFFSET ?2)"""
+REVIVE = """INSERT OR IGNORE INTO outbox (sink, delivery, at, body)
+SELECT sink, delivery, ?1, body FROM dead_letters WHERE ?2 IS NULL OR seq = ?2 ORDER BY seq"""
+OUTBOX = """SELECT seq, sink, delivery, at, body, NULL, '' FROM outbox WHERE sink = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3"""
+DEAD_LETTERS = """SELECT seq, sink, delivery, at, body, given_up, reason FROM dead_letters WHERE ?1 IS NULL OR sink = ?1
+ORDER BY seq DESC LIMIT ?2"""
 MAX_LIMIT = 1_000
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from firstfault.model import Incident
+from firstfault.model import Change, Incident
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,19 @@ class Fix:
     state: str = "watching"  # watching | verified | recurred | withdrawn
     last_hit: float | None = None
     body: Mapping[str, Any] = field(default_factory=dict)  # what the watch counts
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A change on its way to a sink that asks for every one."""
+
+    seq: int
+    sink: str
+    delivery: str  # names the change, so that a receiver can drop a repeat
+    at: float  # when it was handed over
+    change: Change
+    given_up: float | None = None  # dead letters only
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

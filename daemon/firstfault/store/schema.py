@@ -44,7 +44,19 @@ CREATE TABLE fixes (
 CREATE INDEX fixes_fingerprint ON fixes (fingerprint, namespace, family);
 """
 
-MIGRATIONS: tuple[str, ...] = (FIRST,)  # each leads from its index to the next version; never edit one that was released
+SECOND = """
+CREATE TABLE outbox (
+    seq INTEGER PRIMARY KEY, sink TEXT NOT NULL, delivery TEXT NOT NULL, at REAL NOT NULL, body TEXT NOT NULL, UNIQUE (sink, delivery)
+);
+CREATE TABLE dead_letters (
+    seq INTEGER PRIMARY KEY, sink TEXT NOT NULL, delivery TEXT NOT NULL, at REAL NOT NULL, given_up REAL NOT NULL, reason TEXT NOT NULL,
+    body TEXT NOT NULL
+);
+CREATE INDEX dead_letters_given_up ON dead_letters (given_up);
+CREATE TABLE contexts (incident TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;
+"""
+
+MIGRATIONS: tuple[str, ...] = (FIRST, SECOND)  # each leads from its index to the next version; never edit one that was released
 VERSION = len(MIGRATIONS)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import zstandard
@@ -14,8 +14,9 @@ from firstfault.store import queries
 from firstfault.store.codec import to_plain
 from firstfault.store.cover import Cover, covered
 from firstfault.store.plainjson import dump
-from firstfault.store.records import Ack, Feedback, Fix, Position
+from firstfault.store.records import Ack, Feedback, Fix, Letter, Position
 
+MOST_DEAD_LETTERS = 1_000  # of one sink
 QUIET_KINDS = frozenset({"updated"})  # too many and too small for an incident's history
 
 
@@ -61,6 +62,31 @@ class Transaction:
             step = (one.id, change.kind, change.at, one.revision, self._cover(one.verdict.summary))
             self._db.execute("INSERT OR IGNORE INTO changes (incident, kind, at, revision, summary) VALUES (?, ?, ?, ?, ?)", step)
 
+    def put_outbox(self, sink: str, delivery: str, change: Change, now: float) -> None:
+        """Owe a sink a change; the same one again is owed once."""
+        row = (sink, delivery, now, self._covered(change))
+        self._db.execute("INSERT OR IGNORE INTO outbox (sink, delivery, at, body) VALUES (?, ?, ?, ?)", row)
+
+    def drop_outbox(self, sink: str, deliveries: Iterable[str]) -> None:
+        """Owe a sink these no more."""
+        self._db.executemany("DELETE FROM outbox WHERE sink = ? AND delivery = ?", [(sink, delivery) for delivery in deliveries])
+
+    def add_dead_letter(self, letter: Letter, now: float, reason: str) -> None:
+        """Keep what a sink never took, and owe it no more; of each sink the newest are kept."""
+        row = (letter.sink, letter.delivery, letter.at, now, reason, self._covered(letter.change))
+        self._db.execute("INSERT INTO dead_letters (sink, delivery, at, given_up, reason, body) VALUES (?, ?, ?, ?, ?, ?)", row)
+        self._db.execute(queries.SURPLUS_LETTERS, (letter.sink, MOST_DEAD_LETTERS))
+        self.drop_outbox(letter.sink, [letter.delivery])
+
+    def revive(self, seq: int | None, now: float) -> int:
+        """Owe dead letters again, one or all; return how many."""
+        self._db.execute(queries.REVIVE, (now, seq))
+        return self._db.execute("DELETE FROM dead_letters WHERE ?1 IS NULL OR seq = ?1", (seq,)).rowcount
+
+    def put_context(self, incident: str, context: Mapping[str, Any]) -> None:
+        """Keep what an incident's attempt was made of, to be compared with later ones."""
+        self._db.execute("INSERT OR REPLACE INTO contexts VALUES (?, ?)", (incident, self._covered(dict(context))))
+
     def put_ack(self, ack: Ack) -> None:
         """Note who took an incident on; the first one stays."""
         row = (ack.incident, ack.at, ack.who, self._cover(ack.note))
@@ -97,10 +123,11 @@ class Transaction:
     def drop_old(self, before: float, most: int) -> int:
         """Forget up to `most` closed incidents and as many events that were last touched before then; return how many rows went."""
         old = [row[0] for row in self._db.execute(queries.OLD_INCIDENTS, (before, most))]
-        for table, column in (("incidents", "id"), ("changes", "incident"), ("acks", "incident")):
+        for table, column in (("incidents", "id"), ("changes", "incident"), ("acks", "incident"), ("contexts", "incident")):
             self._db.executemany(f"DELETE FROM {table} WHERE {column} = ?", [(name,) for name in old])
         events = self._db.execute(queries.OLD_EVENTS, (before, most)).rowcount
-        return len(old) + events
+        letters = self._db.execute(queries.OLD_LETTERS, (before, most)).rowcount
+        return len(old) + events + letters
 
     def _event_row(self, event: Event, now: float) -> tuple[Any, ...]:
         who, key = event.who, event.job

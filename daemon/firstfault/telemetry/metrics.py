@@ -63,6 +63,7 @@ class Metrics:
         self.alerts_failed = counter("alerts_failed_total", "Alerts an Alertmanager did not take.", "alertmanager", "reason")
         self.sink_waiting = gauge("sink_queue_changes", "Changes that wait for a sink.", "sink")
         self.deliveries_failed = counter("deliveries_failed_total", "Tries of a sink to deliver a change that failed.", "sink", "reason")
+        self.dead_letters = counter("dead_letters_total", "Changes that a sink never took.", "sink")
         # Itself
         self.store_errors = counter("store_errors_total", "Writes to the state folder that failed.")
         self.store_bytes = gauge("store_bytes", "Bytes of the database in use.")

@@ -281,10 +281,22 @@ class Telemetry:
         self._metrics.sink_waiting.labels(sink).set(changes)
 
     def delivery_failed(self, sink: str, reason: str, detail: str, final: bool) -> None:
-        """A sink could not deliver a change; `final`: it never will."""
+        """A sink could not deliver a change; `final`: it never will. Told once an outage: `detail` is empty while it repeats."""
         self._metrics.deliveries_failed.labels(sink, reason).inc()
+        if not detail and not final:
+            return
         write = self._log.error if final else self._log.warning
         write("not delivered", sink=sink, reason=reason, detail=detail, final=final)
+
+    def sink_configured(self, sink: str) -> None:
+        """A sink exists; its counters start at zero."""
+        self._metrics.dead_letters.labels(sink)
+        self._metrics.sink_waiting.labels(sink).set(0)
+
+    def gave_up(self, sink: str, delivery: str, reason: str) -> None:
+        """A change will not be delivered to a sink any more; it is kept as a dead letter."""
+        self._metrics.dead_letters.labels(sink).inc()
+        self._log.error("given up, kept as a dead letter", sink=sink, delivery=delivery, reason=reason)
 
     # Store
 

@@ -14,15 +14,19 @@ from typing import IO, Any
 from firstfault import __version__
 from firstfault.clock import Clock, SystemClock
 from firstfault.config import Config, Loaded
+from firstfault.config.models import Webhook
 from firstfault.errors import StoreError
 from firstfault.model import Attempt, Change, Incident
 from firstfault.reload import Refusal, load_rules, read_again
+from firstfault.render.report import change_json, dump
 from firstfault.render.terminal import paragraph
 from firstfault.rules.catalogue import RuleSet
 from firstfault.sinks.advice import advice_for
 from firstfault.sinks.alertmanager import AlertmanagerSink, from_config
 from firstfault.sinks.console import ConsoleSink
+from firstfault.sinks.http import Access, HttpPoster
 from firstfault.sinks.policy import policy_of
+from firstfault.sinks.webhook import Secret, WebhookSink, delivery_id, wants
 from firstfault.sinks.words import iso
 from firstfault.sources.base import Handover, Source
 from firstfault.store import IncidentFilter, Store, folder, people
@@ -34,6 +38,7 @@ from firstfault.topology.feeds import make_sources, source_status
 from firstfault.topology.keeper import Keeper
 from firstfault.topology.ledger import Ledger, Ruling
 from firstfault.topology.machine import matcher_name
+from firstfault.topology.mailbox import Mailbox
 from firstfault.topology.notify import sd_notify
 from firstfault.topology.outlets import Aside, Outlet, Pager
 from firstfault.topology.restore import Restored, restore
@@ -83,6 +88,7 @@ class Daemon:
         self._alerts_dirty = False
         self._reloading = asyncio.Lock()
         self._console: Outlet | None = None
+        self._mailboxes: list[tuple[Webhook, Mailbox]] = []
 
     async def run(self) -> None:
         """Work until asked to stop."""
@@ -149,8 +155,9 @@ class Daemon:
             self._store, lambda: self._worker.machine.snapshot(), self._clock, self._telemetry, self.config.store.checkpoint_secs
         )
         self._worker = Worker(
-            machine, self._handover, self._keeper, self._ledger, self._families, self._border, self._clock, self._telemetry, self._publish
-        )
+            machine, self._handover, self._keeper, self._ledger, self._families, self._border, self._clock, self._telemetry, self._publish,
+            self._owed,
+        )  # fmt: skip
         self._telemetry.incidents_open(self._ledger.active())
 
     async def _work(self, server: WebServer) -> None:
@@ -179,10 +186,29 @@ class Daemon:
             self._pager.tell(change)
         await self._pager.told(5.0)
         self._pager.serve()
-        if self._out is not None:
-            sink = ConsoleSink(self._out, lambda change: paragraph(change, self._rules), self._telemetry)
+        form = self.config.console.format
+        if self._out is not None and form != "none":
+            sink = ConsoleSink(self._out, self._line if form == "json" else lambda change: paragraph(change, self._rules), self._telemetry)
             self._console = Outlet(Aside(sink), self._telemetry)
             self._console.start()
+        for webhook in self.config.webhooks.targets:
+            self._telemetry.sink_configured(webhook.name)
+            self._mailboxes.append((webhook, self._mailbox(webhook)))
+            self._mailboxes[-1][1].start()
+
+    def _mailbox(self, webhook: Webhook) -> Mailbox:
+        poster = HttpPoster(Access.of(webhook, webhook.url))
+        secret = Secret(webhook.secret, webhook.secret_file)
+        sink = WebhookSink(webhook.name, poster, lambda change: self._line(change).encode(), secret, self._clock, self._telemetry)
+        return Mailbox(sink, delivery_id, self._store, self._clock, self._telemetry, webhook.give_up_secs)
+
+    def _line(self, change: Change) -> str:
+        """Write a change as one line of JSON."""
+        return dump(change_json(change, self._rules, self._external_url())).decode()
+
+    def _owed(self, change: Change) -> list[tuple[str, str]]:
+        """Return the webhooks that ask for a change, with the name of the delivery."""
+        return [(one.name, delivery_id(change)) for one in self.config.webhooks.targets if wants(one, change)]
 
     def _told_before(self) -> list[Change]:
         """Return the latest state of every incident that may still have an alert: the board may lack what happened last before a crash."""
@@ -220,6 +246,9 @@ class Daemon:
             self._pager.tell(ruling.change)
             if ruling.told == "news" and self._console is not None:
                 self._console.tell(ruling.change)
+            for webhook, mailbox in self._mailboxes if ruling.told == "news" else ():
+                if wants(webhook, ruling.change):
+                    mailbox.tell(ruling.change)
 
     def _mark_alerts(self) -> None:
         self._alerts_dirty = True
@@ -264,6 +293,9 @@ class Daemon:
         if self._console:
             await self._console.drain(max(0.1, min(2.0, deadline - time.monotonic())))
             await self._console.stop()
+        for _, mailbox in self._mailboxes:
+            await mailbox.drain(max(0.1, min(2.0, deadline - time.monotonic())))
+            await mailbox.stop()
         await self._pager.stop(max(0.1, min(5.0, deadline - time.monotonic())))
         for task in self._tasks:
             task.cancel()
@@ -342,6 +374,7 @@ class Daemon:
             attempts=self._current_attempts,
             reload=self.reload,
             acknowledge=self._acknowledge,
+            revive=self._revive,
             family=lambda job: self._families.of(job),
             told=told,
             lifecycle=self.config.web.lifecycle,
@@ -364,6 +397,18 @@ class Daemon:
             return change
 
         return await asyncio.wrap_future(self._worker.ask(work))
+
+    async def _revive(self, seq: int | None) -> int:
+        """Send dead letters again, one or all; return how many."""
+
+        def work() -> int:
+            with self._store.transaction() as tx:
+                return tx.revive(seq, self._clock.now())
+
+        count = await asyncio.to_thread(work)
+        for _, mailbox in self._mailboxes:
+            mailbox.look()
+        return count
 
     async def _current_attempts(self) -> tuple[Attempt, ...]:
         asked, known = self._attempts
@@ -393,7 +438,7 @@ class Daemon:
 
     def _sinks_waiting(self) -> dict[str, int]:
         console = {self._console.name: self._console.waiting()} if self._console else {}
-        return console | {ALERTS: self._pager.waiting()}
+        return console | {ALERTS: self._pager.waiting()} | {mailbox.name: mailbox.waiting() for _, mailbox in self._mailboxes}
 
     def _external_url(self) -> str:
         return self.config.web.external_url or self._public_url

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -19,6 +19,9 @@ MAX_WAIT_SECS = 60.0
 COST_SHARE = 20  # a checkpoint that took t seconds is not repeated for 20 t, so that it costs at most a twentieth of the time
 
 
+Owed = Sequence[tuple[str, str]]  # names of sinks, with the name of the delivery
+
+
 class Happenings(Protocol):
     """What the keeper reports."""
 
@@ -32,7 +35,7 @@ class Happenings(Protocol):
 class _Waiting:
     """What the next transaction writes."""
 
-    changes: list[tuple[Change, str]] = field(default_factory=list)  # with the job family
+    changes: list[tuple[Change, str, Owed]] = field(default_factory=list)  # with the job family, and to whom it is owed
     events: dict[str, Event] = field(default_factory=dict)
     positions: dict[str, Position] = field(default_factory=dict)
     forgotten: set[str] = field(default_factory=set)
@@ -87,12 +90,12 @@ class Keeper:
                 del self._waiting.events[name]
             self._happenings.dropped("store", "disk", over)
 
-    def changed(self, change: Change, family: str) -> None:
+    def changed(self, change: Change, family: str, owed: Owed = ()) -> None:
         """Keep a change; of what waits, only the latest state of an incident and each kind of step matter."""
         if change.kind == "updated":
             name = change.incident.id
-            self._waiting.changes = [(old, home) for old, home in self._waiting.changes if old.incident.id != name or old.kind != "updated"]
-        self._waiting.changes.append((change, family))
+            self._waiting.changes = [one for one in self._waiting.changes if one[0].incident.id != name or one[0].kind != "updated"]
+        self._waiting.changes.append((change, family, owed))
 
     def due(self) -> bool:
         """Tell whether a checkpoint is due."""
@@ -125,8 +128,10 @@ class Keeper:
         state = self._snapshot() if whole else None
         with self._store.transaction() as tx:
             tx.add_events(waiting.events.values(), now)
-            for change, family in waiting.changes:
+            for change, family, owed in waiting.changes:
                 tx.put_change(change, family)
+                for sink, delivery in owed:
+                    tx.put_outbox(sink, delivery, change, now)
             if whole:
                 tx.put_snapshot(SNAPSHOT, SNAPSHOT_VERSION, state, now)
                 tx.put_positions(waiting.positions.values(), now)

@@ -18,7 +18,7 @@ from firstfault.sinks.policy import policy_of
 from firstfault.sources.base import Delivery, Forget, Handover, Quiet, Read
 from firstfault.topology.border import Border
 from firstfault.topology.families import Families
-from firstfault.topology.keeper import Keeper
+from firstfault.topology.keeper import Keeper, Owed
 from firstfault.topology.ledger import Ledger, Ruling
 from firstfault.topology.machine import Machine
 from firstfault.topology.restore import position_of
@@ -55,6 +55,7 @@ class Worker:
         clock: Clock,
         happenings: Happenings,
         publish: Callable[[list[Ruling]], None],
+        owed: Callable[[Change], Owed] = lambda change: (),
     ) -> None:
         self.machine = machine
         self.families = families
@@ -65,6 +66,7 @@ class Worker:
         self._clock = clock
         self._happenings = happenings
         self._publish = publish
+        self._owed = owed
         self._orders: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._stop = threading.Event()
         self._next_tick = clock.monotonic() + TICK_SECS
@@ -99,6 +101,8 @@ class Worker:
     def publish_change(self, change: Change) -> None:
         """Tell sinks of a change that a person made; call it on the pipeline's thread."""
         self._ledger.close(change)
+        self._keeper.changed(change, self.families.of(change.incident.key.job), self._owed(change))
+        self._keeper.commit()
         self._tell([Ruling(change, "news", False)])
 
     def turn(self, wait_secs: float) -> bool:
@@ -204,7 +208,8 @@ class Worker:
         rulings = [self._ledger.rule(self._border.change(change)) for change in changes]
         for ruling in rulings:
             if ruling.kept:
-                self._keeper.changed(ruling.change, self.families.of(ruling.change.incident.key.job))
+                owed = self._owed(ruling.change) if ruling.told == "news" else ()
+                self._keeper.changed(ruling.change, self.families.of(ruling.change.incident.key.job), owed)
         if rulings:
             self._keeper.commit()
             self._tell([ruling for ruling in rulings if ruling.told != "nothing"])

@@ -15,7 +15,7 @@ from firstfault.render.report import attempt_json, incident_json
 from firstfault.rules.catalogue import Entry, RuleSet
 from firstfault.rules.suggest import suggestion
 from firstfault.sinks.words import iso, shown
-from firstfault.store import ChangeRecord, Feedback, Fix, IncidentFilter, IncidentRecord, people
+from firstfault.store import ChangeRecord, Feedback, Fix, IncidentFilter, IncidentRecord, Letter, people
 from firstfault.store.codec import to_plain
 from firstfault.web.answers import json_answer, json_body
 from firstfault.web.keys import SITE
@@ -37,6 +37,8 @@ def routes() -> list[web.RouteDef]:
         web.get("/api/v1/entries/{fingerprint}", entry),
         web.get("/api/v1/jobs", jobs),
         web.get("/api/v1/status", status),
+        web.get("/api/v1/dead-letters", dead_letters),
+        web.post("/api/v1/dead-letters", revive),
         web.get("/api/v1/fixes", fixes),
         web.post("/api/v1/fixes", change_fix),
     ]
@@ -117,6 +119,22 @@ async def jobs(request: web.Request) -> web.Response:
 async def status(request: web.Request) -> web.Response:
     """Answer with how the daemon itself stands."""
     return json_answer({"schema": "firstfault.status/1", **request.app[SITE].status()})
+
+
+async def dead_letters(request: web.Request) -> web.Response:
+    """Answer with what webhooks never took."""
+    found = await asyncio.to_thread(request.app[SITE].store.dead_letters, request.query.get("sink"))
+    return json_answer({"schema": "firstfault.dead-letters/1", "letters": [_letter(one) for one in found]})
+
+
+async def revive(request: web.Request) -> web.Response:
+    """Send dead letters again, one or all."""
+    body = await json_body(request)
+    _only(body, "action", "id")
+    seq = body.get("id")
+    if body.get("action") != "retry" or not (seq is None or (isinstance(seq, int) and not isinstance(seq, bool))):
+        raise UsageError('say {"action": "retry"}, with "id": a letter\'s number for that one only')
+    return json_answer({"retried": await request.app[SITE].revive(seq)})
 
 
 async def fixes(request: web.Request) -> web.Response:
@@ -216,6 +234,22 @@ def fix_json(fix: Fix) -> dict[str, Any]:
         "state": fix.state,
         "withdrawn_at": iso(fix.withdrawn),
         "last_hit_at": iso(fix.last_hit),
+    }
+
+
+def _letter(one: Letter) -> dict[str, Any]:
+    incident = one.change.incident
+    return {
+        "id": one.seq,
+        "sink": one.sink,
+        "delivery": one.delivery,
+        "at": iso(one.at),
+        "given_up_at": iso(one.given_up),
+        "reason": one.reason,
+        "kind": one.change.kind,
+        "incident": incident.id,
+        "fingerprint": incident.fingerprint,
+        "job": incident.key.job,
     }
 
 

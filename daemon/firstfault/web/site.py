@@ -48,6 +48,7 @@ class Site:
     attempts: Callable[[], Awaitable[tuple[Attempt, ...]]]
     reload: Callable[[], Awaitable[Reloaded]]
     acknowledge: Callable[[str, str, str], Awaitable[Change | None]]  # incident, who, note
+    revive: Callable[[int | None], Awaitable[int]]  # send a dead letter again, or all
     family: Callable[[str], str]
     told: Told
     lifecycle: bool = False
