@@ -19,6 +19,7 @@ from firstfault.detect.statements import Found, about, belongs, found_in
 from firstfault.model import NO_TIME, Event, Fact, JobKey, Line, Observation, Stamp, Statement, Stream, Who
 from firstfault.text.lines import MAX_TEXT, LineReader, ReadLine
 from firstfault.text.signals import Reading, subject
+from firstfault.text.statement import lines_before
 from firstfault.text.traceback import Closed, StatementReader
 
 ARRIVAL_PRECISION = 2.0  # seconds: a source looks at its files about that often
@@ -26,7 +27,7 @@ _FAULTS = ("initiating", "either", "collateral")
 _FIRST_WAIT = 256 * 1024  # bytes after the first look back of a spell until the next; each further one waits four times as long
 _LATER_LOOK = 8 * 1024  # bytes that these look back
 _LOOKS_APART = 16 << 20  # bytes without a fault after which a new spell begins
-_BEFORE_LINES, _BEFORE_BYTES = 8, 4096  # before a statement: what its opener may depend on
+_BEFORE_BYTES = 4096  # before a statement: what its opener may depend on
 _Place = tuple[int, JobKey | None, Who, Stamp]  # offset, job if the line says another, speaker, time
 _WINDOWS = 16  # places of one very long line that are looked at
 
@@ -158,7 +159,7 @@ class Engine:
         who = subject(line.who, reading)
         if reading.name == "numeric":
             self._numeric(reading.values, who, line)
-        if not self._repeats.passes(reading.name, who, reading.values, repeat):
+        if not self._repeats.passes(line.job or self.job, reading.name, who, reading.values, repeat):
             return
         if reading.name in FRESH:
             self.out.extend(self._folds.fresh())
@@ -252,7 +253,7 @@ class Engine:
         if opens:
             self._opened[line.offset] = self.when(line)
             self._speakers.update(part.speaker for part in (line, *line.parts))
-            before = self._before(line)
+            before = self._before(line, max(lines_before(part.message) for part in line.parts or (line,)))
         self._pending += [one for one in shown if one.line.speaker in self._speakers]
         self._say(one for one in shown if one.line.speaker not in self._speakers)
         for closed in self._statements.feed(line, before):
@@ -260,13 +261,15 @@ class Engine:
         if self._statements.idle:
             self._end_statements()
 
-    def _before(self, line: ReadLine) -> tuple[ReadLine, ...]:
+    def _before(self, line: ReadLine, most: int) -> tuple[ReadLine, ...]:
         """Return the last lines of the same speaker before a line, oldest first."""
         found: list[ReadLine] = []
+        if not most:
+            return ()
         for earlier in self._history.lines(line.offset, line.offset - _BEFORE_BYTES):
             if earlier.speaker == line.speaker:
                 found.append(earlier)
-                if len(found) == _BEFORE_LINES:
+                if len(found) == most:
                     break
         return tuple(reversed(found))
 

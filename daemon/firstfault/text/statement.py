@@ -110,6 +110,16 @@ def _kind_of(message: str) -> str:
     return "terminate" if "terminat" in message[:60] else "fatal"
 
 
+_BLOCK_BEFORE = 8  # lines over a torchelastic report that say whom it is about
+
+
+def lines_before(message: str) -> int:
+    """Return how many of the speaker's lines before an opening one matter: the record that a traceback was logged with, a report's head."""
+    if not opens(message):
+        return 0
+    return {"block": _BLOCK_BEFORE, "traceback": 1}.get(_kind_of(message), 0)
+
+
 class Open:
     """A statement that is being read: offered the speaker's lines one by one, it takes its own and tells when it has ended."""
 
@@ -180,7 +190,7 @@ class Open:
             self.who = _filled(self.who, record.who)
 
     def _read_block(self, before: tuple[ReadLine, ...]) -> None:
-        for line in before[-8:]:
+        for line in before[-_BLOCK_BEFORE:]:
             if match := _BLOCK_RANK.match(line.message):
                 self.who = replace(self.who, rank=int(match[1]), local_rank=int(match[2]), agent=False)
             elif match := _BLOCK_HOST.match(line.message):
