@@ -16,6 +16,7 @@ from firstfault.detect import plain
 from firstfault.detect.plan import Plan
 from firstfault.detect.scanner import AnyScanner, open_scanner
 from firstfault.detect.stream_reader import StreamReader
+from firstfault.detect.twin import twin_of
 from firstfault.model import JobKey, Observation, Progress, Stream
 from firstfault.rules.catalogue import RuleSet
 
@@ -103,14 +104,20 @@ class Detector:
         """
         if self._reader is None or not self._reader.unfinished:
             return []
-        twin = self._new(0)
-        twin.load(self._reader.state())
-        twin.engine.arrived = self._reader.engine.arrived
+        twin = self._restored() if self._reader.enveloped else twin_of(self._reader)
         found = [one for one in twin.close() if not isinstance(one, Progress) and self._shown.get(one.id) != one]
         self._shown.update((one.id, one) for one in found)
         for name in list(self._shown)[:-_SHOWN]:
             del self._shown[name]
         return found
+
+    def _restored(self) -> StreamReader:
+        """Return a twin as a restart would make it; dearer, and needed where records are put together from pieces."""
+        twin = self._new(0)
+        if self._reader is not None:
+            twin.load(self._reader.state())
+            twin.engine.arrived = self._reader.engine.arrived
+        return twin
 
     def close(self) -> list[Observation]:
         """Read what is still open: the stream is over."""

@@ -45,6 +45,7 @@ class StreamReader:
         self._skipping = False  # the rest of a record that is too long
         self._sample_at = next_sample(offset)
         self._replaying = False
+        self.passive = False  # a twin that reads what will be read again: it samples nothing, and learns nothing of the stream
 
     # what others ask
 
@@ -321,7 +322,7 @@ class StreamReader:
         Bytes without any time of day teach it nothing once it knows whether lines carry task numbers; they are passed over.
         """
         start = max(self._seen_to, self._passed_to)
-        if start >= READER_HEAD or start >= upto:
+        if start >= READER_HEAD or start >= upto or self.passive:
             return
         data = self.kept.slice(start, upto)
         if self.reader.labelled_from is None and (first := _after_lines(data, _LABEL_LINES)) < len(data):
@@ -338,7 +339,7 @@ class StreamReader:
 
     def _sample(self, upto: int) -> None:
         """Summarise the lines before each sampling place that was passed."""
-        while self._sample_at <= upto and not self._replaying:
+        while self._sample_at <= upto and not self._replaying and not self.passive:
             place = self._sample_at
             self._sample_at = next_sample(place)
             text = self.kept.slice(place - 4096, place)
