@@ -24,7 +24,7 @@ run: setup  ## replay a failing job from files being written, and show what firs
 	@$(BIN)/python scripts/demo.py
 
 test: setup services  ## the whole suite
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
 services: setup  ## install the real servers that tests run against (Debian's packages, as root)
 	@$(BIN)/python scripts/services.py install
@@ -48,6 +48,7 @@ accuracy: setup  ## how often the right rank is named, over the open benchmark; 
 docs: setup  ## regenerate what is generated
 	@$(BIN)/firstfault rules schema > rules/schema.json
 	@$(BIN)/firstfault config schema > config.schema.json
+	@$(BIN)/python deploy/grafana/build.py
 
 clean:  ## remove everything that setup and tests made
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache bench/out dist build

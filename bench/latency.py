@@ -37,8 +37,13 @@ def healthy(rank: int, now: float) -> str:
 
 
 def traceback(rank: int) -> str:
-    """Return the whole last words of a rank; the decisive line is the last one."""
+    """Return the whole last words of a rank."""
     return "".join(f"{line}\n" for line in shapes.cuda_oom(rank, SCRIPT, rank % RANKS_A_NODE))
+
+
+def loss(rank: int) -> str:
+    """Return the whole last words of a rank that lost a peer: with the other's fault, what shows that the fault is not everybody's."""
+    return "".join(f"{line}\n" for line in shapes.remote_exit(rank, SCRIPT, "10.4.0.17", "2.6"))
 
 
 def write_jobs(folder: Path, jobs: int) -> int:
@@ -53,16 +58,21 @@ def write_jobs(folder: Path, jobs: int) -> int:
 
 
 def trial(folder: Path, number: int, heard: Receiver) -> float | None:
-    """Let one rank of one job fail; return the seconds until the page, None if none came."""
+    """Let one rank of one job fail and another lose it; return the seconds from the latter's last line until the page, None if none came."""
     rank = number % RANKS
-    file = os.open(folder / job_name(number) / f"rank{rank}.log", os.O_WRONLY | os.O_APPEND)
-    try:
-        written = time.monotonic()
-        os.write(file, traceback(rank).encode())
-    finally:
-        os.close(file)
+    _append(folder / job_name(number) / f"rank{rank}.log", traceback(rank))
+    written = time.monotonic()
+    _append(folder / job_name(number) / f"rank{(rank + 1) % RANKS}.log", loss((rank + 1) % RANKS))
     came = heard.arrived(lambda alert: _is_page(alert, number, rank), WITHIN_SECS)
     return came - written if came is not None else None
+
+
+def _append(path: Path, text: str) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_APPEND)
+    try:
+        os.write(file, text.encode())
+    finally:
+        os.close(file)
 
 
 def _is_page(alert: dict[str, Any], number: int, rank: int) -> bool:

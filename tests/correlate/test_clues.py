@@ -271,3 +271,14 @@ def test_a_reduced_loss_names_nobody(judge):
     seen = [fact("numeric", r(rank), 19.0, f"r{rank}", what="nan", name="loss", step=19) for rank in range(4)]
     last = [progress(r(rank), [(19.0, 19.0)], f"r{rank}", loss=float("nan")) for rank in range(4)]
     assert judge(*last, *seen).verdict.scope == "undetermined"
+
+
+def test_a_fault_that_everybody_may_still_show_is_not_decisive(judge):
+    """The first of four ranks runs out of memory; whether the others will too is open, so nobody is paged at once."""
+    assert not judge(*spoke(0, 1, 2, 3), event("cuda-out-of-memory", r(2), 60.0, stream="r2")).decisive
+
+
+def test_a_fault_is_decisive_once_somebody_merely_followed(judge):
+    """Another rank only lost its peer: the fault is not everybody's."""
+    lost = fact("peer-lost", r(0), 61.0, "r0", edge="innocent", manner="closed")
+    assert judge(*spoke(0, 1, 2, 3), event("cuda-out-of-memory", r(2), 60.0, stream="r2"), lost).decisive

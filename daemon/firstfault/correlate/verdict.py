@@ -401,8 +401,20 @@ def _decision(window: Window, findings: list[Finding], verdict: Verdict, fingerp
         silent_ranks(window) if verdict.scope != "external" else (),
         tuple(line for clue in clues if clue.weight > 0 for line in clue.lines)[:12],
         opened_at(window),
-        verdict.confidence >= 0.9 and own,
+        verdict.confidence >= 0.9 and own and _unshared(window, verdict, fingerprint),
     )
+
+
+def _unshared(window: Window, verdict: Verdict, fingerprint: str) -> bool:
+    """Tell whether nobody else can still turn out to have the same fault.
+
+    A wrong setting or a batch that is too large for all fells every rank, one a moment before the others. Only a broken machine, a stop from
+    outside, or somebody else who merely followed shows at once that the fault is not everybody's.
+    """
+    if verdict.scope in ("external", "all_ranks") or window.category(fingerprint) == "hardware" or len(window.ranks_known) == 1:
+        return True
+    others = [dossier for suspect, dossier in window.processes.items() if suspect.rank not in verdict.ranks]
+    return any((dossier.waited or dossier.collateral) and not dossier.faults for dossier in others)
 
 
 def _clues(window: Window, findings: list[Finding], verdict: Verdict) -> tuple[Clue, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from firstfault.model import Event, Stamp, Who
+from firstfault.model import Event, JobKey, Stamp, Who
 
 FREE = 3  # equal events that are reported one by one
 FREE_FACTS = 8
@@ -46,7 +46,7 @@ class Folds:
 
     def add(self, event: Event) -> list[Event]:
         """Return what has to be reported now that `event` was seen."""
-        key = (event.fingerprint, event.symptom, speaker_of(event.who), event.who.pid, _plain(event.captures))
+        key = (event.job, event.fingerprint, event.symptom, speaker_of(event.who), event.who.pid, _plain(event.captures))
         fold = self._folds.pop(key, None)
         if fold is not None and not _apart(fold, event):
             self._folds[key] = fold  # newest last
@@ -108,9 +108,9 @@ class Repeats:
         self._seen: dict[Hashable, int] = {}
         self.dropped = 0
 
-    def passes(self, name: str, who: Who, values: Mapping[str, Any], repeat: str) -> bool:
+    def passes(self, job: JobKey, name: str, who: Who, values: Mapping[str, Any], repeat: str) -> bool:
         """Tell whether a fact is news. `repeat` is what its reader says of equal ones: "first", "newest" or "every"."""
-        key = (name, who, _plain(values))
+        key = (job, name, who, _plain(values))
         count = self._seen.pop(key, 0) + 1
         self._seen[key] = count
         if len(self._seen) > MOST:
