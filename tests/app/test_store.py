@@ -294,13 +294,32 @@ def test_space_is_given_back(store):
 def test_acknowledging_closes_once(store):
     """The first acknowledgement closes and stays; a second one changes nothing."""
     put(store, incident())
-    change = people.acknowledge(store, "i1", "ann", "on it", NOW + 1)
+    (change,) = people.acknowledge(store, "i1", "ann", "on it", NOW + 1)
     assert (change.kind, change.incident.state, change.incident.closed_at) == ("closed", "closed", NOW + 1)
-    assert people.acknowledge(store, "i1", "bob", "me too", NOW + 2) is None
+    assert people.acknowledge(store, "i1", "bob", "me too", NOW + 2) == ()
     record = store.incident("i1")
     assert (record.incident.state, record.ack.who) == ("closed", "ann")
     with pytest.raises(UsageError, match="no incident 'nope'"):
         people.acknowledge(store, "nope", "", "", NOW)
+
+
+def test_acknowledging_takes_a_crash_loop_on_as_a_whole(store):
+    """Its attempts share one page; another fault of the same attempt, another run and another name do not."""
+    key = incident().key
+    loop = [incident(f"a{number}", key=replace(key, attempt=number)) for number in range(3)]
+    others = [
+        incident("second", key=replace(key, attempt=1), ordinal=1),
+        incident("run", key=replace(key, run="run2", attempt=0)),
+        incident("name", key=replace(key, attempt=4), verdict=Verdict("rank", (4,))),
+        incident("fault", key=replace(key, attempt=5), fingerprint="segfault"),
+    ]
+    put(store, *loop, *others)
+    closed = people.acknowledge(store, "second", "ann", "", NOW)
+    assert {change.incident.id for change in closed} == {"second", "a0", "a2"}
+    assert store.incident("a1").incident.state == "settled"
+    closed = people.acknowledge(store, "a1", "ann", "", NOW)
+    assert {change.incident.id for change in closed} == {"a1"}
+    assert {record.incident.id for record in store.active()} == {"run", "name", "fault"}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from firstfault.config.models import Alerts
 from firstfault.model import Change, Incident, JobKey
 from firstfault.sinks.alerts import Wording
 from firstfault.sinks.board import Board, Standing
-from firstfault.sinks.naming import same_name
+from firstfault.store.naming import same_name
 from firstfault.sinks.policy import policy_of
 from tests.sinks.make import AT, NOBODY_KNOWS, RANK_5, advise, change
 

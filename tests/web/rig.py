@@ -80,7 +80,7 @@ def _site(rig: Rig, headers: Any, options: dict[str, Any]) -> Site:
     async def reload() -> Reloaded:
         return rig.reloaded
 
-    async def acknowledge(name: str, who: str, note: str) -> Change | None:
+    async def acknowledge(name: str, who: str, note: str) -> tuple[Change, ...]:
         return people.acknowledge(rig.store, name, who, note, rig.clock.now())
 
     async def revive(seq: int | None) -> int:

@@ -19,11 +19,14 @@ def run(args: argparse.Namespace) -> int:
     """Acknowledge, through the daemon or in its state folder."""
     with connect(args) as there:
         if isinstance(there, Client):
-            closed = there.post(f"/api/v1/incidents/{part(args.incident)}/ack", {"who": who(), "note": args.note})["closed"]
+            answer = there.post(f"/api/v1/incidents/{part(args.incident)}/ack", {"who": who(), "note": args.note})
+            closed, also = answer["closed"], answer.get("also", [])
         else:
             from firstfault.clock import SystemClock
             from firstfault.store import people
 
-            closed = people.acknowledge(there, args.incident, who(), args.note, SystemClock().now()) is not None
-    print(f"{args.incident}: acknowledged{'' if closed else '; it was over already'}", file=sys.stderr)
+            names = [change.incident.id for change in people.acknowledge(there, args.incident, who(), args.note, SystemClock().now())]
+            closed, also = args.incident in names, [name for name in names if name != args.incident]
+    more = f", and {len(also)} more of its crash loop" if also else ""
+    print(f"{args.incident}: acknowledged{more}{'' if closed else '; it was over already'}", file=sys.stderr)
     return 0

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from firstfault.model import Incident, Verdict
-from firstfault.sinks.naming import same_name
+from firstfault.store.naming import same_name
 
 Kin = tuple[str, str, str]  # namespace, job, fingerprint
 _NAMING = ("scope", "ranks", "nodes", "local_ranks")

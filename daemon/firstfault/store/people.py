@@ -9,7 +9,8 @@ from firstfault.errors import UsageError
 from firstfault.model import Change, Incident, Verdict
 from firstfault.store.codec import to_plain
 from firstfault.store.database import Store
-from firstfault.store.records import Ack, Feedback, Fix, IncidentRecord
+from firstfault.store.naming import same_name
+from firstfault.store.records import Ack, Feedback, Fix, IncidentFilter, IncidentRecord
 
 ACTIVE = ("open", "settled")
 MAX_NOTE = 4_000  # characters
@@ -27,16 +28,29 @@ def find(store: Store, name: str) -> IncidentRecord:
     return record
 
 
-def acknowledge(store: Store, name: str, who: str, note: str, now: float) -> Change | None:
-    """Note that somebody took an incident on, and close it; None where it was closed already."""
+def acknowledge(store: Store, name: str, who: str, note: str, now: float) -> tuple[Change, ...]:
+    """Note that somebody took an incident on, and close it; return what was closed, nothing where it was over already.
+
+    The other attempts of a crash loop, which share its page, are taken on with it.
+    """
     record = find(store, name)
-    one = record.incident
-    change = Change("closed", replace(one, state="closed", closed_at=now), now, one) if one.state in ACTIVE else None
+    alike = [other for other in _alike(store, record.incident) if other.incident.id != name]
+    active = [one for one in (record, *alike) if one.incident.state in ACTIVE]
+    changes = [Change("closed", replace(one.incident, state="closed", closed_at=now), now, one.incident) for one in active]
     with store.transaction() as tx:
-        tx.put_ack(Ack(name, now, who[:200], note[:MAX_NOTE]))
-        if change is not None:
-            tx.put_change(change, record.family)
-    return change
+        for one in (record, *alike):
+            tx.put_ack(Ack(one.incident.id, now, who[:200], note[:MAX_NOTE]))
+        for one, change in zip(active, changes, strict=True):
+            tx.put_change(change, one.family)
+    return tuple(changes)
+
+
+def _alike(store: Store, one: Incident) -> list[IncidentRecord]:
+    """Return the incidents of other attempts of the same run that hold now, of the same failure and with the same name."""
+    key = one.key
+    wanted = IncidentFilter(state="active", job=key.job, namespace=key.namespace, fingerprint=one.fingerprint, limit=1_000)
+    others = [record for record in store.incidents(wanted) if record.incident.key.run == key.run]
+    return [other for other in others if other.incident.key.attempt != key.attempt and same_name(other.incident.verdict, one.verdict)]
 
 
 def give_feedback(store: Store, given: Feedback) -> Feedback:

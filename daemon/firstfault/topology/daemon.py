@@ -388,13 +388,13 @@ class Daemon:
         dead = [source.name for source in self._sources if not source.status().running]
         return f"source {dead[0]} does not run" if dead else None
 
-    async def _acknowledge(self, name: str, who: str, note: str) -> Change | None:
-        def work() -> Change | None:
+    async def _acknowledge(self, name: str, who: str, note: str) -> tuple[Change, ...]:
+        def work() -> tuple[Change, ...]:
             self._keeper.commit()  # what is known of the incident goes first, or it would later overwrite this
-            change = people.acknowledge(self._store, name, who, note, self._clock.now())
-            if change is not None:
+            changes = people.acknowledge(self._store, name, who, note, self._clock.now())
+            for change in changes:
                 self._worker.publish_change(change)
-            return change
+            return changes
 
         return await asyncio.wrap_future(self._worker.ask(work))
 

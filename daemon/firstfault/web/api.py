@@ -78,9 +78,10 @@ async def acknowledge(request: web.Request) -> web.Response:
     who, note = _text(body, "who"), _text(body, "note")
     _only(body, "who", "note")
     await asyncio.to_thread(people.find, site.store, name)
-    change = await site.acknowledge(name, who, note)
+    closed = [change.incident.id for change in await site.acknowledge(name, who, note)]
     site.told.acknowledged(name, who)
-    return json_answer({"incident": name, "closed": change is not None})
+    also = [other for other in closed if other != name]
+    return json_answer({"incident": name, "closed": name in closed} | ({"also": also} if also else {}))
 
 
 async def feedback(request: web.Request) -> web.Response:

@@ -47,7 +47,7 @@ class Site:
     status: Callable[[], Mapping[str, Any]]
     attempts: Callable[[], Awaitable[tuple[Attempt, ...]]]
     reload: Callable[[], Awaitable[Reloaded]]
-    acknowledge: Callable[[str, str, str], Awaitable[Change | None]]  # incident, who, note
+    acknowledge: Callable[[str, str, str], Awaitable[tuple[Change, ...]]]  # incident, who, note
     revive: Callable[[int | None], Awaitable[int]]  # send a dead letter again, or all
     family: Callable[[str], str]
     told: Told
