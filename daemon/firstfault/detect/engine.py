@@ -25,7 +25,7 @@ from firstfault.text.traceback import Closed, StatementReader
 ARRIVAL_PRECISION = 2.0  # seconds: a source looks at its files about that often
 _FAULTS = ("initiating", "either", "collateral")
 _FIRST_WAIT = 256 * 1024  # bytes after the first look back of a spell until the next; each further one waits four times as long
-_LATER_LOOK = 8 * 1024  # bytes that these look back
+_LATER_LOOK = 4 * 1024  # bytes that these look back
 _LOOKS_APART = 16 << 20  # bytes without a fault after which a new spell begins
 _BEFORE_BYTES = 4096  # before a statement: what its opener may depend on
 _Place = tuple[int, JobKey | None, Who, Stamp]  # offset, job if the line says another, speaker, time
@@ -242,7 +242,8 @@ class Engine:
         distance = self._distance if not self._look_wait else min(_LATER_LOOK, self._distance)
         self._whole_look = self._whole_look if self._look_wait else offset
         self._look_from, self._look_wait = offset, max(_FIRST_WAIT, 4 * self._look_wait)
-        self.out.extend(summarise(self._history.lines(offset, offset - distance), self.stream, self.job, offset))
+        told: set[str] = set()
+        self.out.extend(summarise(self._history.lines(offset, offset - distance, told), self.stream, self.job, offset, told))
 
     # statements
 

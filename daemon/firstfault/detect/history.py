@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 from firstfault.detect.folding import speaker_of
@@ -19,6 +19,7 @@ _WALK = 64  # stamped lines of others that a search for one speaker's passes
 _BARE = 8  # lines without a time, after which the rest of the way is scanned for any time at all
 _PATIENCE = 4  # searches in vain after which a speaker is taken for one that gives no times
 _SPEAKERS = 4096
+_TAG = re.compile(r"(?:\[[A-Za-z_]{0,20}\d{1,7}\]:)+|\d{1,7}: ")
 _PREFIX = 48  # bytes in which a CRI prefix names its stream
 
 
@@ -36,6 +37,12 @@ def opened(raw: Raw) -> Raw:
         return raw
     record = unwrap_line(raw.data, raw.offset, raw.number)[0]
     return raw if record.time is None or record.partial else raw._replace(data=record.message, record=record)
+
+
+def tag_of(text: str) -> str:
+    """Return the tags of ranks or tasks that a line begins with: equal ones are of one speaker."""
+    found = _TAG.match(text)
+    return found[0] if found else ""
 
 
 class History:
@@ -73,10 +80,11 @@ class History:
         records = unwrapper.feed(data[first:], low + first)
         yield from reversed(list(lines_of_records(records)))
 
-    def lines(self, before: int, low: int) -> Iterator[ReadLine]:
-        """Yield the same lines, read."""
+    def lines(self, before: int, low: int, told: Container[str] = ()) -> Iterator[ReadLine]:
+        """Yield the same lines, read, but for those that begin with a tag which is in `told` by then."""
         for raw in self.raws(before, low):
-            yield self.read(raw)
+            if not (told and tag_of(raw.data[:_PREFIX].decode("latin-1")) in told):
+                yield self.read(raw)
 
     def read(self, raw: Raw, focus: int = 0) -> ReadLine:
         """Read one line; `focus` is a byte of it that must survive cutting."""

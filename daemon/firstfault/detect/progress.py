@@ -8,6 +8,7 @@ from typing import Any
 
 from firstfault.detect.evidence import evidence
 from firstfault.detect.folding import speaker_of
+from firstfault.detect.history import tag_of
 from firstfault.model import NO_TIME, JobKey, Progress, Stamp, Stream, Who
 from firstfault.text.lines import ReadLine
 from firstfault.text.steps import read_step
@@ -15,6 +16,7 @@ from firstfault.text.steps import read_step
 STEPS = 64  # of each speaker, newest first: enough to tell a jump of the loss from its usual spread
 MOST_SPEAKERS = 4096
 _ALONE = STEPS  # lines in a row of one speaker, after which nobody else is expected in the stream
+_ENOUGH = 16  # steps of each speaker, or lines without any, where several share a stream
 _STEPLESS = 64  # lines of one speaker without a step, after which no more of its older lines are asked for one
 
 
@@ -31,12 +33,19 @@ class _Seen:
     values: Mapping[str, float] = field(default_factory=dict)
 
 
-def summarise(lines: Iterable[ReadLine], stream: Stream, job: JobKey, offset: int) -> list[Progress]:
-    """Summarise lines, newest first, by speaker; `offset` is the place of the stream that the summary speaks of."""
+def summarise(lines: Iterable[ReadLine], stream: Stream, job: JobKey, offset: int, told: set[str] | None = None) -> list[Progress]:
+    """Summarise lines, newest first, by speaker; `offset` is the place of the stream that the summary speaks of.
+
+    The tags of speakers of whom enough is known go into `told`, so that their older lines need not be read.
+    """
     seen: dict[Any, _Seen] = {}
     for number, whole in enumerate(lines):
         for line in reversed(whole.parts or (whole,)):
-            _add(seen, line, job)
+            one = _add(seen, line, job)
+        if told is not None and one is not None and len(seen) > 1 and (len(one.steps) >= _ENOUGH or one.asked >= _ENOUGH):
+            tag = tag_of(whole.text)
+            if tag:
+                told.add(tag)
         if number >= _ALONE and len(seen) == 1 and _complete(next(iter(seen.values()))):
             break
     return [_progress(speaker, one, stream, offset) for speaker, one in reversed(seen.items())]
@@ -46,12 +55,12 @@ def _complete(one: _Seen) -> bool:
     return len(one.steps) >= STEPS or one.asked >= _STEPLESS
 
 
-def _add(seen: dict[Any, _Seen], line: ReadLine, job: JobKey) -> None:
+def _add(seen: dict[Any, _Seen], line: ReadLine, job: JobKey) -> _Seen | None:
     speaker = speaker_of(line.who)
     one = seen.get(speaker)
     if one is None:
         if len(seen) >= MOST_SPEAKERS or not line.message.strip():
-            return
+            return None
         one = seen[speaker] = _Seen(line.who, line.job or job, line)
     one.lines += 1
     if line.stamp.at is not None:
@@ -60,6 +69,7 @@ def _add(seen: dict[Any, _Seen], line: ReadLine, job: JobKey) -> None:
             one.last = line.stamp
     if not _complete(one):
         _add_step(one, line)
+    return one
 
 
 def _add_step(one: _Seen, line: ReadLine) -> None:

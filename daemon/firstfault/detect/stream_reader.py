@@ -97,11 +97,12 @@ class StreamReader:
         """Say what each speaker was last seen doing, over the last `distance` bytes and the unfinished line."""
         at = self._partial_at if self._partial_size else self.kept.end
         self.history.enveloped = self._envelopes is not None
-        lines = self.history.lines(at, at - distance)
+        told: set[str] = set()
+        lines = self.history.lines(at, at - distance, told)
         if self._partial_size and self._envelopes is None:
             last = self.history.read(Raw(at, self.number, b"".join(self._partial)[-PIECE:]))
             lines = (line for group in ((last,), lines) for line in group)
-        return summarise(lines, self.stream, self.engine.job, self.kept.end)
+        return summarise(lines, self.stream, self.engine.job, self.kept.end, told)
 
     def use(self, plan: Plan, scanner: AnyScanner) -> None:
         """Go on with other entries; what is already read stays as it was read."""
