@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from firstfault.correlate.attempts import cut
+from firstfault.correlate.suspects import Suspect
 from firstfault.correlate.verdict import Decision, decide_all
 from firstfault.correlate.window import Window
 from firstfault.model import Attempt, Change, ChangeKind, Event, Fact, Incident, JobKey, Observation, Progress
@@ -378,4 +379,15 @@ def _restart_noise(judged: list[Judged], index: int) -> bool:
 
 
 def _progresses(window: Window, steps: int) -> bool:
-    return any(len(one.steps) >= steps for one in window.progress)
+    """Tell whether a rank made so many steps in an attempt; a summary of its last words may reach back into the attempt before."""
+    begun: dict[Suspect | None, float] = {}
+    for fact in window.facts("start"):
+        if fact.time.at is not None:
+            who = window.who(fact)
+            begun[who] = min(fact.time.at, begun.get(who, fact.time.at))
+    first = min(begun.values(), default=None) if window.single_machine else None
+    return any(_steps_since(one, begun.get(window.who(one), first)) >= steps for one in window.progress)
+
+
+def _steps_since(one: Progress, begun: float | None) -> int:
+    return sum(1 for _, at in one.steps if begun is None or at is None or at >= begun)

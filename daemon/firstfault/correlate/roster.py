@@ -25,23 +25,30 @@ def node_key(name: str) -> str:
 
 
 class Table:
-    """Keep which ranks were told for a value at a place; answer only where one was told."""
+    """Keep which ranks were told for a value at a place; answer only where one was told.
 
-    def __init__(self) -> None:
+    Values that every machine has (a local rank, a device, a PCI address) are answered without a place only while none of them was
+    told for two ranks: then there are several machines, and a value that was told once may lack the lines that tell it again.
+    """
+
+    def __init__(self, on_every_machine: bool = False) -> None:
         self._told: dict[tuple[str | None, object], set[int]] = defaultdict(set)
         self._anywhere: dict[object, set[int]] = defaultdict(set)
+        self._repeats = on_every_machine
+        self._several = False
 
     def add(self, place: str | None, value: object, rank: int) -> None:
         self._told[place, value].add(rank)
         self._anywhere[value].add(rank)
+        self._several = self._several or (self._repeats and len(self._anywhere[value]) > 1)
 
     def ask(self, place: str | None, value: object) -> int | None:
-        """Look a value up at its place; without a place anywhere, if all places agree."""
+        """Look a value up at its place; without a place, or at one that is not known, anywhere, if all places agree."""
         if value is None:
             return None
-        ranks = self._told.get((place, value)) or self._told.get((None, value))
-        if not ranks and place is None:
-            ranks = self._anywhere.get(value)
+        ranks = self._told.get((place, value)) if place is not None else None
+        if not ranks and not self._several:
+            ranks = self._anywhere.get(value) if place is None else self._told.get((None, value))
         return next(iter(ranks)) if ranks and len(ranks) == 1 else None
 
 
@@ -57,11 +64,11 @@ class Roster:
         self._canonical: dict[str, str] = {}  # spelling -> canonical key, as far as asked; asked only once all names are learnt
         self._shown: dict[str, Counter[str]] = defaultdict(Counter)  # canonical key -> spellings
         self._address_of: dict[str, set[str]] = defaultdict(set)  # ip -> node keys
-        self._by_local = Table()
+        self._by_local = Table(on_every_machine=True)
         self._by_pid = Table()
         self._local_by_pid: dict[tuple[str | None, int], set[int]] = defaultdict(set)
-        self._by_device = Table()
-        self._by_pci = Table()
+        self._by_device = Table(on_every_machine=True)
+        self._by_pci = Table(on_every_machine=True)
         self._by_address: dict[str, set[int]] = defaultdict(set)
         self._nodes_of: dict[int, set[str]] = defaultdict(set)
         self._locals_of: dict[int, set[int]] = defaultdict(set)

@@ -164,6 +164,11 @@ class Window:
         return tuple(sorted(suspect for suspect, dossier in self.processes.items() if dossier.waited))
 
     @cached_property
+    def aborted_waiters(self) -> bool:
+        """Tell whether processes that waited for others were aborted (SIGABRT): then the watchdog did it, and one more may be its."""
+        return any(dossier.waits and dossier.code in (-6, 134) for dossier in self.processes.values())
+
+    @cached_property
     def ranks_heard(self) -> tuple[int, ...]:
         """Return the ranks of which at least one line of their own was read."""
         return tuple(sorted(s.rank for s, dossier in self.processes.items() if s.rank is not None and dossier.spoke))

@@ -52,7 +52,7 @@ def _ended(window: Window, dossier: Dossier) -> tuple[str, str, str | None] | No
         return _killed(window, dossier)
     if signal in CRASH_SIGNALS:
         return "exit-crash", f"died of {CRASH_SIGNALS[signal]} (exit code {code})", window.by_exit(code) or "silent-exit"
-    if signal == 6 and not _explained(window, dossier):
+    if signal == 6 and not _explained(window, dossier) and not window.aborted_waiters:
         name = "exit-abort" if dossier.spoke else "exit-abort-unheard"
         return name, f"aborted (SIGABRT, exit code {code}) without a wait or loss of its own", window.by_exit(code) or "silent-exit"
     return None

@@ -33,7 +33,7 @@ def findings(window: Window) -> Iterator[Finding]:
     for (target, edge), victims in sorted(edges.items()):
         if target in strangers and len(strangers) > MOST_STRANGERS:
             continue
-        name = "peer-strong" if edge == "strong" else "peer-weak"
+        name = "peer-strong" if edge == "strong" and target not in strangers else "peer-weak"
         scale = min(len(victims), weight("peer-cap") / weight("peer-strong"))
         who = labels(sorted(one for one in victims if one is not None)) or "a peer"
         yield Finding(

@@ -174,7 +174,7 @@ def _frozen(window: Window) -> Iterator[Finding]:
     for suspect, dossier in sorted(window.processes.items()):
         if dossier.escalations and not dossier.waited and not dossier.events:
             yield Finding(
-                "silence",
+                "exit",  # how it ended, beside what it did not say
                 "frozen",
                 (suspect,),
                 f"{label(suspect)} did not heed its launcher's SIGTERM and had to be killed",
