@@ -411,6 +411,8 @@ def _unshared(window: Window, verdict: Verdict, fingerprint: str) -> bool:
     A wrong setting or a batch that is too large for all fells every rank, one a moment before the others. Only a broken machine, a stop from
     outside, or somebody else who merely followed shows at once that the fault is not everybody's.
     """
+    if verdict.scope == "rank" and not verdict.ranks:
+        return False  # the line that maps the process to its rank may be on its way
     if verdict.scope in ("external", "all_ranks") or window.category(fingerprint) == "hardware" or len(window.ranks_known) == 1:
         return True
     others = [dossier for suspect, dossier in window.processes.items() if suspect.rank not in verdict.ranks]
