@@ -13,8 +13,8 @@ from firstfault.config.models import Alerts
 from firstfault.model import Change, Incident, JobKey
 from firstfault.sinks.alerts import Wording
 from firstfault.sinks.board import Board, Standing
-from firstfault.store.naming import same_name
 from firstfault.sinks.policy import policy_of
+from firstfault.store.naming import same_name
 from tests.sinks.make import AT, NOBODY_KNOWS, RANK_5, advise, change
 
 RANK_3 = replace(RANK_5, ranks=(3,), nodes=("gpu-a",))

@@ -408,8 +408,8 @@ def _decision(window: Window, findings: list[Finding], verdict: Verdict, fingerp
 def _unshared(window: Window, verdict: Verdict, fingerprint: str) -> bool:
     """Tell whether nobody else can still turn out to have the same fault.
 
-    A wrong setting or a batch that is too large for all fells every rank, one a moment before the others. Only a broken machine, a stop from
-    outside, or somebody else who merely followed shows at once that the fault is not everybody's.
+    A wrong setting or a batch that is too large for all fells every rank, one a moment before the others. Only a broken machine, a stop
+    from outside, or somebody else who merely followed shows at once that the fault is not everybody's.
     """
     if verdict.scope == "rank" and not verdict.ranks:
         return False  # the line that maps the process to its rank may be on its way
