@@ -285,7 +285,7 @@ class LineReader:
         line = line._replace(fields=fields)
         if "\n" not in said:
             return line
-        parts = tuple(line._replace(message=piece) for piece in said.split("\n")[:records.MAX_PARTS])
+        parts = tuple(line._replace(message=piece) for piece in said.split("\n")[: records.MAX_PARTS])
         return line._replace(parts=parts)
 
     def _stamp_of(self, fields: Mapping[str, Any], envelope: Record | None) -> Stamp | None:

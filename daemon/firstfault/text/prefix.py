@@ -173,6 +173,4 @@ def _prefix(reading: Reading, rest: str) -> Prefix:
         repeated = int(match[1])
         rest = rest[: match.start()]
     kinds = tuple(reading.kinds)
-    return Prefix(
-        _who(reading), rest, kinds, reading.stamp_text, reading.raw, reading.level, reading.host, reading.speaker, repeated
-    )
+    return Prefix(_who(reading), rest, kinds, reading.stamp_text, reading.raw, reading.level, reading.host, reading.speaker, repeated)
