@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,16 +36,6 @@ def watch() -> Iterator[Watch]:
     wall, cpu = time.perf_counter(), time.process_time()
     yield found
     found.wall, found.cpu = time.perf_counter() - wall, time.process_time() - cpu
-
-
-def best_of(times: int, work: Callable[[], object]) -> float:
-    """Return the shortest wall time of some runs: the one least disturbed by others on the machine."""
-    found = []
-    for _ in range(times):
-        with watch() as seen:
-            work()
-        found.append(seen.wall)
-    return min(found)
 
 
 def rss_mb() -> float:

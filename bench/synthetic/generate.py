@@ -136,7 +136,7 @@ def _time_out(job: Job, at: float, waiters: list[int], work: dict | None = None,
     return done + 2.0
 
 
-def _connection_lost(job: Job, at: float, victims: list[int], culprit: int) -> None:
+def _connection_lost(job: Job, at: float, victims: list[int]) -> None:
     """Victims lose a peer: their ring neighbour, which is the culprit only for some."""
     for rank in victims:
         neighbour = (rank + 1) % job.world
@@ -238,7 +238,7 @@ def _follow_exit(job: Job, at: float, bad: int, code: int) -> None:
     job.rng.shuffle(others)
     share = max(1, len(others) // job.rng.choice((2, 4)))
     victims = sorted(others[:share])
-    _connection_lost(job, at + 0.5, victims, bad)
+    _connection_lost(job, at + 0.5, victims)
     codes = dict.fromkeys(others, -15) | dict.fromkeys(victims, 1) | {bad: code}
     _agents(job, at + 1.0, codes, bad)
 
@@ -391,7 +391,7 @@ def _node_preempted(job: Job, at: float) -> None:
             shapes.agent_line("W", at + job.skew.get(node, 0.0), 900 + node, f"Sending process {job.pid(rank)} closing signal SIGTERM"),
         )
     others = _others(job, *ranks)
-    _connection_lost(job, at + 2, others[: len(others) // 2], ranks[0])
+    _connection_lost(job, at + 2, others[: len(others) // 2])
     _agents(job, at + 3, {rank: 1 if index < len(others) // 2 else -15 for index, rank in enumerate(others)}, None)
     job.truth = {
         "verdicts": ["node", "rank", "external"],
@@ -434,7 +434,7 @@ def _restart_noise(job: Job, at: float) -> None:
             f"{stamp},{rank % 900:03d} - INFO - trainer - [rank {rank}] initializing torch distributed ... rank {rank}/{job.world} local_rank {rank % 8} backend nccl",
             "stdout",
         )
-    _connection_lost(job, again + 8, _others(job, bad)[: max(1, job.world // 4)], bad)
+    _connection_lost(job, again + 8, _others(job, bad)[: max(1, job.world // 4)])
     _blame(job, [bad], ["unknown", "memory", "scheduler", "hardware"])
 
 
@@ -512,7 +512,7 @@ def _node_dead(job: Job, at: float) -> None:
     node = job.rng.randrange(job.nodes)
     ranks = list(range(node * 8, node * 8 + 8))
     others = _others(job, *ranks)
-    _connection_lost(job, at + 20, others, ranks[0])
+    _connection_lost(job, at + 20, others)
     _agents(job, at + 22, dict.fromkeys(others, 1), None)
     job.truth = {
         "verdicts": ["node", "rank"],
@@ -530,7 +530,7 @@ def _early_exit(job: Job, at: float) -> None:
     stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at + job.skew.get(job.node_of(bad), 0.0)))
     job.say(bad, at, f"{stamp},700 - INFO - trainer - [rank {bad}] data iterator exhausted at step 19", "stdout")
     victims = [rank for rank in _others(job, bad) if rank % 2 == 0] or _others(job, bad)
-    _connection_lost(job, at + 3, victims, bad)
+    _connection_lost(job, at + 3, victims)
     _agents(job, at + 4, {rank: 1 if rank in victims else -15 for rank in _others(job, bad)}, None)
     _blame(job, [bad], ["data", "code", "collective"])
 

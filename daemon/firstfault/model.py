@@ -43,6 +43,7 @@ AREAS = (
 )
 SEVERITIES = ("critical", "warning", "info")
 ROLES: tuple[Role, ...] = ("initiating", "collateral", "either", "context", "recovery")
+FAULT_ROLES: tuple[Role, ...] = ("initiating", "either", "collateral")  # of symptoms that tell of a failure
 NOTHING: Mapping[str, Any] = {}
 
 

@@ -14,7 +14,6 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*\Z")
 HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")
 OWN_HEADERS = frozenset({"content-type", "content-length", "host", "authorization", "transfer-encoding", "connection"})
-DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 IDENTITY_LABELS = frozenset(
     ["alertname", "fingerprint", "category", "area", "severity", "training_job", "namespace", "run", "attempt", "incident", "revision"]
 )  # firstfault sets these itself; a static label must not replace them

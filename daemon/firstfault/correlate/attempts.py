@@ -88,11 +88,11 @@ def _cut(run: str, observations: Sequence[Observation]) -> list[Slice]:
 
 def boundaries(observations: Iterable[Observation]) -> list[float]:
     """Return the times at which a new attempt began (not counting the first), seconds on the common scale of the nodes' clocks."""
-    return _Timeline(list(observations)).boundaries()
+    return _Timeline(sorted(observations, key=position)).boundaries()
 
 
 class _Timeline:
-    """The times of one run's observations, on one scale as far as the nodes' clocks could be compared."""
+    """The times of one run's observations, sorted by `position`, on one scale as far as the nodes' clocks could be compared."""
 
     def __init__(self, observations: Sequence[Observation]) -> None:
         self.observations = observations
@@ -109,13 +109,8 @@ class _Timeline:
     def _put(self, one: Observation, at: float | None) -> float | None:
         if at is None:
             return None
-        offset = self.clocks.offset(self._node(one))
+        offset = self.clocks.offset(self.roster.place(one))
         return at if math.isinf(offset.error) else at - offset.seconds
-
-    def _node(self, one: Observation) -> str | None:
-        if one.who.node:
-            return self.roster.node(one.who.node)
-        return self.roster.home(one.stream) or (self.roster.node_of(one.who.rank) if one.who.rank is not None else None)
 
     def boundaries(self) -> list[float]:
         starts = sorted(self._starts(), key=lambda start: (start.at, start.slot, start.incarnation))
@@ -173,7 +168,7 @@ class _Timeline:
         """Return a time for every observation: its own, else that of the last stamped one before it in its stream."""
         times: dict[str, float] = {}
         stream, at = "", None
-        for one in sorted(self.observations, key=position):
+        for one in self.observations:
             if one.stream != stream:
                 stream, at = one.stream, None
             own = self.last(one)

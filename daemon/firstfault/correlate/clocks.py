@@ -37,7 +37,7 @@ class Clocks:
         for one in observations:
             shared = _moments(one)
             if shared:
-                found = moments[_node(one, roster)]
+                found = moments[roster.place(one) or ""]
                 for moment, at in shared:
                     if len(found) < _MOMENTS_A_NODE or moment in found:
                         found[moment].append(at)
@@ -53,12 +53,6 @@ class Clocks:
     def offset(self, node: str | None) -> Offset:
         """Return the offset of a canonical node."""
         return self._offsets.get(node or "", Offset(0.0, UNKNOWN))
-
-
-def _node(one: Observation, roster: Roster) -> str:
-    if one.who.node:
-        return roster.node(one.who.node)
-    return roster.home(one.stream) or (roster.node_of(one.who.rank) if one.who.rank is not None else None) or ""
 
 
 def _moments(one: Observation) -> Sequence[tuple[tuple, float]]:

@@ -22,11 +22,9 @@ class Dossier:
     events: list[Event] = field(default_factory=list)  # symptoms it printed
     waits: list[Fact] = field(default_factory=list)  # time-outs of its own: it waited for others
     losses: list[Fact] = field(default_factory=list)  # peers it lost
-    statuses: list[Fact] = field(default_factory=list)  # collective counters it printed
     exits: list[Fact] = field(default_factory=list)
     closings: list[Fact] = field(default_factory=list)  # its launcher asked it to stop
     escalations: list[Fact] = field(default_factory=list)  # and had to kill it
-    starts: list[Fact] = field(default_factory=list)
     finishes: list[Fact] = field(default_factory=list)
     numbers: list[Fact] = field(default_factory=list)  # NaN or Inf it printed
     progress: list[Progress] = field(default_factory=list)

@@ -13,7 +13,7 @@ from firstfault.correlate.attempts import cut
 from firstfault.correlate.suspects import Suspect
 from firstfault.correlate.verdict import Decision, decide_all
 from firstfault.correlate.window import Window
-from firstfault.model import Attempt, Change, ChangeKind, Event, Fact, Incident, JobKey, Observation, Progress
+from firstfault.model import FAULT_ROLES, Attempt, Change, ChangeKind, Event, Fact, Incident, JobKey, Observation, Progress
 from firstfault.rules.catalogue import RuleSet
 
 _QUIET_FACTS = frozenset(
@@ -52,7 +52,6 @@ class _Run:
     stirred: bool = False  # something else is
     judged_at: float = -math.inf
     evidence_at: float | None = None  # wall clock of the last evidence of failure
-    first_at: float | None = None
     incidents: dict[Place, Incident] = field(default_factory=dict)
     attempts: tuple[Attempt, ...] = ()
     dropped: int = 0
@@ -84,7 +83,6 @@ class Correlator:
             if self._remember(run, one) and _is_evidence(one):
                 run.dirty = True
                 run.evidence_at = now if now is not None else run.evidence_at
-                run.first_at = run.first_at if run.first_at is not None else now
             elif run.incidents:
                 run.stirred = True
         return []
@@ -347,7 +345,7 @@ def _attempt_of(key: JobKey) -> tuple[str, int]:
 
 def _is_evidence(one: Observation) -> bool:
     if isinstance(one, Event):
-        return one.role in ("initiating", "either", "collateral")
+        return one.role in FAULT_ROLES
     return isinstance(one, Fact) and one.name not in _QUIET_FACTS
 
 

@@ -71,7 +71,6 @@ class Roster:
         self._by_pci = Table(on_every_machine=True)
         self._by_address: dict[str, set[int]] = defaultdict(set)
         self._nodes_of: dict[int, set[str]] = defaultdict(set)
-        self._locals_of: dict[int, set[int]] = defaultdict(set)
         self._worlds: Counter[int] = Counter()
         self._homes: dict[str, str] = {}
         self.ranks: set[int] = set()
@@ -141,7 +140,6 @@ class Roster:
             self._nodes_of[rank].add(place)
         if who.local_rank is not None:
             self._by_local.add(place, who.local_rank, rank)
-            self._locals_of[rank].add(who.local_rank)
         if who.pid is not None:
             self._by_pid.add(place, who.pid, rank)
         if who.device is not None:
@@ -198,6 +196,12 @@ class Roster:
         home = self._homes.get(stream)
         return self._names.get(home, home) if home else None
 
+    def place(self, one: Observation) -> str | None:
+        """Return the node that an observation is of: the one its line names, that of its stream, or that of its rank."""
+        if one.who.node:
+            return self.node(one.who.node)
+        return self.home(one.stream) or (self.node_of(one.who.rank) if one.who.rank is not None else None)
+
     def resolve(self, who: Who, stream: str = "") -> Suspect | None:
         """Return whom a line means, as precisely as its own words and the roster allow; None: nobody."""
         if who.rank is not None:
@@ -239,9 +243,6 @@ class Roster:
         """Return the ranks known to run on a canonical node."""
         return tuple(sorted(rank for rank, nodes in self._nodes_of.items() if node in nodes))
 
-    def local_ranks_of(self, rank: int) -> tuple[int, ...]:
-        return tuple(sorted(self._locals_of.get(rank, ())))
-
     @property
     def nodes(self) -> dict[str, tuple[int, ...]]:
         """Return {node as people know it: its ranks}."""
@@ -260,8 +261,3 @@ def pci_key(text: str) -> str:
         return f"{parts[-2]}:{parts[-1]}"
     padded = digits.rjust(5, "0")  # NCCL prints bus, device and function as one hexadecimal number
     return f"{padded[-5:-3]}:{padded[-3:-1]}"
-
-
-def speakers(events: Iterable[Event]) -> set[int]:
-    """Return the ranks that some event is about by its own words."""
-    return {event.who.rank for event in events if event.who.rank is not None}

@@ -15,7 +15,6 @@ def dump_run(run: Any) -> dict[str, Any]:
         "seen": [dump(one) for one in run.seen.values()],
         "latest": [dump(one) for one in run.latest.values()],
         "evidence_at": run.evidence_at,
-        "first_at": run.first_at,
         "incidents": [[*place, dump(incident)] for place, incident in run.incidents.items()],
         "dropped": run.dropped,
     }
@@ -28,7 +27,7 @@ def load_run(saved: Mapping[str, Any], kind: Any) -> Any:
     run = kind(load(saved["key"]))
     run.seen = {one.id: one for one in map(load, saved["seen"])}
     run.latest = {speaker(one): one for one in map(load, saved["latest"])}
-    run.evidence_at, run.first_at, run.dropped = saved["evidence_at"], saved["first_at"], saved["dropped"]
+    run.evidence_at, run.dropped = saved["evidence_at"], saved["dropped"]
     run.incidents = {(name, number, ordinal): load(incident) for name, number, ordinal, incident in saved["incidents"]}
     run.dirty = bool(run.incidents)
     return run

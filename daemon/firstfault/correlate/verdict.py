@@ -9,21 +9,21 @@ from typing import Any
 
 from firstfault.correlate.clues import gather, symmetry
 from firstfault.correlate.clues.base import Finding
+from firstfault.correlate.clues.progress_after import went_on
 from firstfault.correlate.clues.silence import silent_ranks
 from firstfault.correlate.independence import unrelated
 from firstfault.correlate.missing import missing_facts
-from firstfault.correlate.suspects import Suspect, label, labels, of_node
+from firstfault.correlate.suspects import Suspect, label, labels
 from firstfault.correlate.weights import weight
 from firstfault.correlate.window import Window
-from firstfault.model import Candidate, Clue, Collateral, Event, Fact, Line, Scope, Verdict
+from firstfault.model import FAULT_ROLES, Candidate, Clue, Collateral, Event, Fact, Line, Scope, Verdict
 
 NAME_ABOVE = 0.6  # share of the probability from which a name is given
 DECISIVE_FROM = 3.0  # a clue of the initiator's own at least this strong settles an incident at once
 EXTERNAL_BELOW = 3.0  # an own cause at least this strong makes a later stop from outside a consequence
 TOGETHER = 0.3  # suspects of one finding within this many log-odds are named together
-_EXCUSES = frozenset(
-    {"waiter", "stopped-by-launcher", "went-on"}
-)  # they count against hearsay only: frozen and odd ranks wait and are stopped too
+# Excuses count against hearsay only: frozen and odd ranks wait and are stopped too.
+_EXCUSES = frozenset({"waiter", "stopped-by-launcher", "went-on"})
 _HARD = frozenset({"behind", "own-cause", "exit", "silence", "outside", "node"})
 _COMPLAINTS = ("collective-timeout", "collective-wait", "peer-lost", "barrier-missing", "desync")
 _MOST_CANDIDATES = 8
@@ -68,8 +68,9 @@ def decide_all(window: Window) -> tuple[Decision, ...]:
     findings = gather(window)
     if not failed(window, findings):
         return ()
-    verdict, fingerprint = _judge(window, findings, weigh(window, findings))
-    first = _decision(window, findings, verdict, fingerprint)
+    scales = weigh(window, findings)
+    verdict, fingerprint = _judge(window, findings, scales)
+    first = _decision(window, findings, scales, verdict, fingerprint)
     named = [suspect for suspect in window.dossiers if _is_named(window, suspect, verdict)]
     return first, *(_further(window, group) for group in unrelated(window, findings, named, fingerprint))
 
@@ -125,16 +126,10 @@ def _ended_well(window: Window) -> bool:
 
 def _counts(window: Window, event: Event) -> bool:
     """Tell whether an event alone means that something failed."""
-    if event.role not in ("initiating", "either", "collateral") or window.severity(event.fingerprint) == "info":
+    if event.role not in FAULT_ROLES or window.severity(event.fingerprint) == "info":
         return False
     suspect = window.who(event)
-    return suspect is None or not _went_on(window, suspect, event)
-
-
-def _went_on(window: Window, suspect: Suspect, event: Event) -> bool:
-    from firstfault.correlate.clues.progress_after import went_on
-
-    return went_on(window, suspect, event)
+    return suspect is None or not went_on(window, suspect, event)
 
 
 def _unanswered(window: Window, fact: Fact) -> bool:
@@ -231,9 +226,8 @@ def _outside(window: Window, findings: list[Finding], scales: _Scales) -> tuple[
         return None
     nodes = tuple(sorted({window.roster.shown(node) for one in stops for s in one.suspects if (node := window.node_of(s))}))
     summary = f"Nobody in the job failed first: {stops[0].text}."
-    return Verdict("external", nodes=nodes if len(nodes) == 1 else (), confidence=0.9, summary=summary), stops[
-        0
-    ].fingerprint or "node-preempted"
+    fingerprint = stops[0].fingerprint or "node-preempted"
+    return Verdict("external", nodes=nodes if len(nodes) == 1 else (), confidence=0.9, summary=summary), fingerprint
 
 
 def _without(scales: _Scales, suspect: Suspect, kind: str) -> float:
@@ -266,16 +260,15 @@ def _shared_end(window: Window, findings: list[Finding]) -> str:
 
 def _strongest(window: Window, scales: _Scales, findings: list[Finding]) -> tuple[Verdict, str]:
     if not scales.scores or max(scales.scores.values()) <= 0:
-        return _undetermined(window, scales, findings)
+        return _undetermined(window, scales)
     best = max(scales.scores.values())
     top = min(suspect for suspect, score in scales.scores.items() if score == best)
     team = _team(scales, top, best)
     share = _share(scales, team, best)
     if share < NAME_ABOVE or _perhaps_shared(window, scales, team):
-        return _undetermined(window, scales, findings)
-    fingerprint = _fingerprint(
-        window, scales.behind[top], [one for one in findings if one.kind == "node" and not one.suspects]
-    ) or _loudest(window)
+        return _undetermined(window, scales)
+    unmapped = [one for one in findings if one.kind == "node" and not one.suspects]
+    fingerprint = _fingerprint(window, scales.behind[top], unmapped) or _loudest(window)
     return _named(window, team, share, fingerprint), fingerprint
 
 
@@ -343,14 +336,13 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _undetermined(window: Window, scales: _Scales, findings: list[Finding]) -> tuple[Verdict, str]:
+def _undetermined(window: Window, scales: _Scales) -> tuple[Verdict, str]:
     numeric = _numeric(window)
     fingerprint = numeric or _loudest(window)
     candidates = _candidates(scales)
     summary = f"{window.title(fingerprint)}: the logs do not show which rank failed first."
-    return Verdict(
-        "undetermined", confidence=round(max((one.probability for one in candidates), default=0.0), 3), summary=summary
-    ), fingerprint
+    confidence = round(max((one.probability for one in candidates), default=0.0), 3)
+    return Verdict("undetermined", confidence=confidence, summary=summary), fingerprint
 
 
 def _candidates(scales: _Scales) -> tuple[Candidate, ...]:
@@ -386,9 +378,9 @@ def _loudest(window: Window) -> str:
 # the decision as an incident needs it
 
 
-def _decision(window: Window, findings: list[Finding], verdict: Verdict, fingerprint: str) -> Decision:
+def _decision(window: Window, findings: list[Finding], scales: _Scales, verdict: Verdict, fingerprint: str) -> Decision:
     clues = _clues(window, findings, verdict)
-    candidates = _candidates(weigh(window, findings))
+    candidates = _candidates(scales)
     missing = missing_facts(window, verdict, fingerprint)
     complete = Verdict(**{**_fields(verdict), "clues": clues, "candidates": candidates, "missing": missing})
     own = any(clue.kind in ("own-cause", "exit", "node", "outside") and clue.weight >= DECISIVE_FROM for clue in clues)
@@ -454,10 +446,7 @@ def collateral(window: Window, verdict: Verdict) -> tuple[Collateral, ...]:
 
 def opened_at(window: Window) -> float | None:
     """Return the time of the first thing that counts as failure, seconds UTC; None where no clock is known."""
-    faults: list[Event | Fact] = [event for event in window.events if event.role in ("initiating", "either", "collateral")]
+    faults: list[Event | Fact] = [event for event in window.events if event.role in FAULT_ROLES]
     faults += [fact for fact in window.facts("exit") if fact.values.get("code") not in (0, None)]
     faults += window.facts("collective-timeout", "collective-wait", "peer-lost", "stopped-outside", "device-fault", "numeric", "rendezvous")
     return min((at for at in map(window.moment, faults) if at is not None), default=None)
-
-
-__all__ = ["Decision", "collateral", "decide", "failed", "of_node", "opened_at", "weigh"]

@@ -14,7 +14,7 @@ from firstfault.correlate.roster import Roster
 from firstfault.correlate.suspects import Suspect, of_rank
 from firstfault.detect.conditions import holds, pending
 from firstfault.detect.scene import Scene
-from firstfault.model import Event, Fact, JobKey, Line, Observation, Progress
+from firstfault.model import FAULT_ROLES, Event, Fact, JobKey, Line, Observation, Progress
 from firstfault.rules.catalogue import RuleSet
 
 _UNASKED: Any = object()
@@ -22,12 +22,9 @@ _DRAWERS = {
     "collective-timeout": "waits",
     "collective-wait": "waits",
     "peer-lost": "losses",
-    "collective-status": "statuses",
-    "dump-signal": "statuses",
     "exit": "exits",
     "closing": "closings",
     "kill-escalation": "escalations",
-    "start": "starts",
     "finished": "finishes",
     "numeric": "numbers",
 }
@@ -153,10 +150,6 @@ class Window:
     def processes(self) -> dict[Suspect, Dossier]:
         """Return the dossiers of ranks and other processes, without machines."""
         return {suspect: dossier for suspect, dossier in self.dossiers.items() if suspect.kind != "node"}
-
-    @cached_property
-    def machines(self) -> dict[Suspect, Dossier]:
-        return {suspect: dossier for suspect, dossier in self.dossiers.items() if suspect.kind == "node"}
 
     @cached_property
     def waiters(self) -> tuple[Suspect, ...]:
@@ -299,7 +292,7 @@ class Window:
     @cached_property
     def unowned_words(self) -> bool:
         """Tell whether somebody unknown printed a fault, a time-out or a loss: then no process is silent for sure."""
-        loud = [event for event in self.events if event.role in ("initiating", "either", "collateral")]
+        loud = [event for event in self.events if event.role in FAULT_ROLES]
         return any(one.who.agent is False and self.who(one) is None for one in [*loud, *self.facts("collective-wait", "peer-lost")])
 
     @cached_property

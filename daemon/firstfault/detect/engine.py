@@ -16,14 +16,13 @@ from firstfault.detect.plan import Plan, Use
 from firstfault.detect.progress import summarise
 from firstfault.detect.regions import Raw
 from firstfault.detect.statements import Found, about, belongs, found_in
-from firstfault.model import NO_TIME, Event, Fact, JobKey, Line, Observation, Stamp, Statement, Stream, Who
+from firstfault.model import FAULT_ROLES, NO_TIME, Event, Fact, JobKey, Line, Observation, Stamp, Statement, Stream, Who
 from firstfault.text.lines import MAX_TEXT, LineReader, ReadLine
 from firstfault.text.signals import Reading, subject
 from firstfault.text.statement import lines_before
 from firstfault.text.traceback import Closed, StatementReader
 
 ARRIVAL_PRECISION = 2.0  # seconds: a source looks at its files about that often
-_FAULTS = ("initiating", "either", "collateral")
 _FIRST_WAIT = 256 * 1024  # bytes after the first look back of a spell until the next; each further one waits four times as long
 _LATER_LOOK = 4 * 1024  # bytes that these look back
 _LOOKS_APART = 16 << 20  # bytes without a fault after which a new spell begins
@@ -229,7 +228,7 @@ class Engine:
         self._ids.add(event.id)
         reported = self._folds.add(event)
         self.out.extend(reported)
-        if reported and event.role in _FAULTS:
+        if reported and event.role in FAULT_ROLES:
             self._look_back(event.offset)
 
     def _look_back(self, offset: int) -> None:

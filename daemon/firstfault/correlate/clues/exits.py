@@ -17,7 +17,6 @@ from firstfault.correlate.window import Window, lines_of
 from firstfault.model import Fact
 
 CRASH_SIGNALS = {4: "SIGILL", 7: "SIGBUS", 8: "SIGFPE", 11: "SIGSEGV"}
-SIGNALS = {1: "SIGHUP", 2: "SIGINT", 6: "SIGABRT", 9: "SIGKILL", 15: "SIGTERM", **CRASH_SIGNALS}
 
 
 def findings(window: Window) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from firstfault.correlate.clues import peers
 from firstfault.correlate.clues.base import Finding
@@ -25,8 +25,6 @@ SILENT = "rank-silent"
 EARLY = "rank-finished-early"
 LATE = "rank-late-start"
 NODE = "node-failure"
-
-
 _FEWEST_WAITERS = 3  # fewer may be a part of a log, and their highest number not the last rank
 
 
@@ -66,7 +64,7 @@ def _silent(window: Window) -> Iterator[Finding]:
     unheard = [rank for rank in mute if rank not in heard and visible(window, rank)]
     if heard:
         suspects = tuple(of_rank(rank) for rank in heard)
-        last = [max(window.dossiers[one].progress, key=lambda p: p.offset) for one in suspects if window.dossiers[one].progress]
+        last = _last_words(window, suspects)
         yield Finding(
             "silence",
             "silent-waiters",
@@ -94,7 +92,7 @@ def _silent_node(window: Window) -> Iterator[Finding]:
     if len(mute) == 1 and len(others) >= 2 and len(complaining) == len(others) and any(window.dossiers[one].waited for one in others):
         node = of_node(next(iter(mute)))
         ranks = [one for one, home in homes.items() if home == node.node]
-        last = [max(window.dossiers[one].progress, key=lambda p: p.offset) for one in ranks[:2] if window.dossiers[one].progress]
+        last = _last_words(window, ranks[:2])
         yield Finding(
             "silence",
             "silent-node",
@@ -103,6 +101,10 @@ def _silent_node(window: Window) -> Iterator[Finding]:
             lines_of(*last),
             NODE,
         )
+
+
+def _last_words(window: Window, suspects: Sequence[Suspect]) -> list[Progress]:
+    return [max(window.dossiers[one].progress, key=lambda p: p.offset) for one in suspects if window.dossiers[one].progress]
 
 
 def _stopped(window: Window, suspect: Suspect) -> bool:

@@ -16,8 +16,7 @@ from firstfault.correlate.suspects import Suspect
 from firstfault.correlate.window import Window
 from firstfault.model import Event
 
-SHARED_CAUSES = frozenset({"configuration", "code", "framework"})
-_OFTEN_SHARED = SHARED_CAUSES | {"data", "unknown"}
+_OFTEN_SHARED = frozenset({"configuration", "code", "framework", "data", "unknown"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +57,13 @@ def _reach(window: Window, faults: dict[Suspect, Event]) -> Symmetry:
     node = next(iter(nodes)) if len(nodes) == 1 else None
     if node and len(window.nodes()) > 1 and _innocents(window, set(suspects), node):
         return Symmetry(suspects, events, "node", node)
-    shared = window.category(events[0].fingerprint) in SHARED_CAUSES and not _contradicted(window, set(suspects))
-    return Symmetry(suspects, events, "all" if shared else "some")
+    return Symmetry(suspects, events, "some")
 
 
 def _everybody(window: Window, suspects: set[Suspect]) -> bool:
     """All who could have shown the symptom did: nobody else waited, finished or fell silent."""
-    return not _contradicted(window, suspects)
-
-
-def _contradicted(window: Window, suspects: set[Suspect]) -> bool:
     others = [dossier for suspect, dossier in window.processes.items() if suspect not in suspects]
-    return any(dossier.waited or dossier.collateral or dossier.finishes for dossier in others)
+    return not any(dossier.waited or dossier.collateral or dossier.finishes for dossier in others)
 
 
 def _innocents(window: Window, suspects: set[Suspect], node: str) -> bool:
