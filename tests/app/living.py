@@ -50,7 +50,7 @@ def out_of_memory(rank: int, at: float) -> str:
     """Return what a rank prints when its GPU's memory is used up."""
     return (
         f"[rank{rank}]: Traceback (most recent call last):\n"
-        f'[rank{rank}]:   File "/work/train.py", line 88, in step\n'
+        f'[rank{rank}]:   File "/data/train.py", line 88, in step\n'
         f"[rank{rank}]:     loss.backward()\n"
         f"[rank{rank}]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU {rank} has a total capacity of "
         "79.10 GiB of which 1.21 GiB is free. Including non-PyTorch memory, this process has 77.88 GiB in use.\n"

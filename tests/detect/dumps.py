@@ -21,7 +21,7 @@ def work(number: int, op: str = "all_reduce", done: bool = True, group: tuple[st
     """Return one entry; `other` overrides any field."""
     at = int((T + number * STEP) * 1e9)
     entry = {
-        "frames": [{"name": "step", "filename": "/work/train.py", "line": 40}],
+        "frames": [{"name": "step", "filename": "/data/train.py", "line": 40}],
         "record_id": number,
         "pg_id": int(group[0]) if group[0].isdigit() else 7,
         "process_group": group,

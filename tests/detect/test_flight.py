@@ -43,7 +43,7 @@ def test_evidence_says_what_is_outstanding_since_when_and_from_where():
     assert (line.source, line.number) == ("nccl_trace_rank_3", 41)
     assert line.text == (
         "flight recorder, group default_pg (0): last enqueued 41, last completed 40; number 41 (all_reduce of 1,024 elements (Float)) "
-        "outstanding since 2025-11-24T16:00:10.250+00:00, from /work/train.py:40"
+        "outstanding since 2025-11-24T16:00:10.250+00:00, from /data/train.py:40"
     )
 
 

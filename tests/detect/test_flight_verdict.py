@@ -285,7 +285,7 @@ def test_a_malicious_dump_does_nothing_and_costs_nothing(tmp_path, capsys):
 
 TRACEBACK = (
     'Traceback (most recent call last):\n  File "/opt/torch/distributed/elastic/multiprocessing/errors/__init__.py", line 355, in wrapper\n'
-    '    return f(*args, **kwargs)\n  File "/work/train.py", line 58, in main\n    check(batch)\nValueError: batch 17 has no labels\n'
+    '    return f(*args, **kwargs)\n  File "/data/train.py", line 58, in main\n    check(batch)\nValueError: batch 17 has no labels\n'
 )
 ERROR = {
     "message": {"message": "ValueError: batch 17 has no labels", "extraInfo": {"py_callstack": TRACEBACK, "timestamp": str(int(T) + 9)}}
