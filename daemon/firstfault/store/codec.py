@@ -10,12 +10,22 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 T = TypeVar("T")
 Decoder = Callable[[Any], Any]
+_PLAIN = frozenset({str, int, float, bool, type(None)})  # looked up: a burst of events holds hundreds of thousands of them
 
 
 def to_plain(value: Any) -> Any:
     """Return dataclasses as dicts, tuples as lists; fields at their default are left out."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {name: to_plain(getattr(value, name)) for name, default in _defaults(type(value)) if getattr(value, name) != default}
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    shape = _shape(kind)
+    if shape is not None:
+        found = {}
+        for name, default in shape:
+            one = getattr(value, name)
+            if one is not default and one != default:
+                found[name] = one if type(one) in _PLAIN else to_plain(one)
+        return found
     if isinstance(value, (list, tuple)):
         return [to_plain(item) for item in value]
     if isinstance(value, Mapping):
@@ -32,8 +42,9 @@ def from_plain(kind: type[T], plain: Any) -> T:
 
 
 @functools.cache
-def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
-    return tuple((one.name, _default(one)) for one in dataclasses.fields(kind))
+def _shape(kind: type) -> tuple[tuple[str, Any], ...] | None:
+    """Return the fields of a dataclass with their defaults; None for anything else."""
+    return tuple((one.name, _default(one)) for one in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None
 
 
 def _default(one: dataclasses.Field[Any]) -> Any:

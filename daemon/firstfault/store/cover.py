@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import dataclasses
+import functools
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 Cover = Callable[[str], str]
+_TEXTLESS = frozenset({int, float, bool})
 # Keys under which nouns hold text that comes from logs; ids, paths, names and numbers are left as they are.
 TEXT_KEYS = frozenset({"text", "message", "summary", "fact", "why", "how", "note"})
 FREE_KEYS = frozenset({"captures", "chain", "values"})  # everything below them is log text
@@ -19,14 +24,39 @@ def no_cover(text: str) -> str:
 def covered(plain: Any, cover: Cover, free: bool = False) -> Any:
     """Return plain data with every log text covered."""
     if isinstance(plain, dict):
-        return {
-            key: covered(value, cover, free or key in FREE_KEYS) if not _is_text(key, value) else cover(value)
-            for key, value in plain.items()
-        }
+        return {key: _covered(key, value, cover, free) for key, value in plain.items()}
     if isinstance(plain, list):
         return [covered(item, cover, free) for item in plain]
     return cover(plain) if free and isinstance(plain, str) else plain
 
 
-def _is_text(key: str, value: Any) -> bool:
-    return key in TEXT_KEYS and isinstance(value, str)
+def _covered(key: str, value: Any, cover: Cover, free: bool) -> Any:
+    if isinstance(value, str):
+        return cover(value) if free or key in TEXT_KEYS or key in FREE_KEYS else value
+    return covered(value, cover, free or key in FREE_KEYS) if isinstance(value, dict | list) else value
+
+
+def covered_noun(noun: T, cover: Cover, free: bool = False) -> T:
+    """Return a noun with every log text covered; whatever holds none is the same object, since a verdict names thousands of followers."""
+    kind: Any = type(noun)
+    made: Any = noun
+    if kind is str:
+        return cover(made) if free else made
+    if kind is tuple:
+        items = [covered_noun(item, cover, free) for item in made]
+        return noun if all(map(operator.is_, items, made)) else tuple(items)  # type: ignore[return-value]
+    if isinstance(made, Mapping):
+        return {key: covered_noun(value, cover, free or key in TEXT_KEYS or key in FREE_KEYS) for key, value in made.items()}  # type: ignore[return-value]
+    changes = {}
+    for name in _fields(kind):
+        one = getattr(made, name)
+        if one is not None and type(one) not in _TEXTLESS:
+            new = covered_noun(one, cover, free or name in FREE_KEYS or (name in TEXT_KEYS and type(one) is str))
+            if new is not one:
+                changes[name] = new
+    return dataclasses.replace(made, **changes) if changes else noun
+
+
+@functools.cache
+def _fields(kind: type) -> tuple[str, ...]:
+    return tuple(one.name for one in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()

@@ -10,8 +10,7 @@ import re2
 
 from firstfault.model import Attempt, Change, Incident
 from firstfault.sinks.policy import Policy
-from firstfault.store.codec import from_plain, to_plain
-from firstfault.store.cover import Cover, covered
+from firstfault.store.cover import Cover, covered_noun
 from firstfault.text.redact import cover, redact
 
 
@@ -48,7 +47,7 @@ class Border:
 
     def incident(self, incident: Incident) -> Incident:
         """Return an incident whose texts are covered, with the severity that the operator gives it."""
-        one = from_plain(Incident, covered(to_plain(incident), self.cover))
+        one = covered_noun(incident, self.cover)
         severity = self._policy.severity(one)
         return one if severity == one.severity else replace(one, severity=severity)
 

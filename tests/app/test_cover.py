@@ -1,0 +1,56 @@
+"""Nouns are covered as their plain data is."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from firstfault.model import Candidate, Clue, Collateral, Incident, JobKey, Line, Missing, Verdict
+from firstfault.store.codec import from_plain, to_plain
+from firstfault.store.cover import covered, covered_noun
+
+texts = st.sampled_from(["harmless", "token hunter2 here", "hunter2", ""])
+lines = st.builds(Line, source=texts, number=st.integers(0, 9), text=texts, stream=texts)
+clues = st.builds(Clue, kind=texts, weight=st.just(1.5), text=texts, ranks=st.just((1, 2)), lines=st.lists(lines, max_size=2).map(tuple))
+missing = st.builds(Missing, fact=texts, why=texts, how=texts)
+verdicts = st.builds(
+    Verdict,
+    scope=st.just("rank"),
+    ranks=st.just((5,)),
+    nodes=st.lists(texts, max_size=2).map(tuple),
+    summary=texts,
+    clues=st.lists(clues, max_size=3).map(tuple),
+    candidates=st.just((Candidate(0.5, 3),)),
+    missing=st.lists(missing, max_size=2).map(tuple),
+)
+incidents = st.builds(
+    Incident,
+    id=texts,
+    key=st.just(JobKey("ns", "job", "run", 1)),
+    ordinal=st.just(0),
+    state=st.just("open"),
+    fingerprint=texts,
+    verdict=verdicts,
+    opened_at=st.sampled_from([None, 1.5]),
+    collateral=st.lists(st.builds(Collateral, texts, st.none(), st.integers(0, 3)), max_size=3).map(tuple),
+    evidence=st.lists(lines, max_size=2).map(tuple),
+)
+
+
+def hide(text: str) -> str:
+    return text.replace("hunter2", "***")
+
+
+@given(incidents)
+def test_a_noun_is_covered_as_its_plain_data_is(incident):
+    """The walk over nouns and the one over plain data agree on what is log text."""
+    assert covered_noun(incident, hide) == from_plain(Incident, covered(to_plain(incident), hide))
+
+
+def test_what_holds_no_secret_is_the_same_object():
+    """Thousands of followers are not made anew for one covered line."""
+    followers = tuple(Collateral("f", None, rank) for rank in range(5))
+    one = Incident("i", JobKey(), 0, "open", "f", Verdict("rank", summary="hunter2"), None, collateral=followers)
+    made = covered_noun(one, hide)
+    assert made.verdict.summary == "***"
+    assert made.collateral is one.collateral
