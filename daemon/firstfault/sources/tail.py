@@ -140,7 +140,7 @@ def rotated_bases(name: str) -> tuple[str, ...]:
     for suffix in PACKED_SUFFIXES:
         name = name.removesuffix(suffix)
     stem, extension = os.path.splitext(name)
-    inner = (stem[:at] + extension for at in _cuts(stem)) if len(extension) > 1 else ()
+    inner = (stem[:at] + extension for at in _cuts(stem) if stem[:at].strip(".")) if len(extension) > 1 else ()
     return (*(name[:at] for at in _cuts(name)), *inner)
 
 
