@@ -252,6 +252,21 @@ class Collateral:
 
 
 @dataclass(frozen=True, slots=True)
+class Recurrence:
+    """What is known of the same failure of the same job family before; the pipeline knows nothing of it, the daemon adds it."""
+
+    count: int  # how often it was seen, this time included
+    first_at: float | None = None  # of the first one that is remembered, seconds UTC
+    last_at: float | None = None  # of the one before this
+    nodes: tuple[str, ...] = ()  # named first this time and before
+    differs: tuple[tuple[str, str, str], ...] = ()  # what this attempt is made of otherwise than the last one: name, then, now
+    declared_at: float | None = None  # when its fix was declared; None: no fix was
+    declared_by: str = ""
+    note: str = ""  # of whoever declared it
+    clean: str = ""  # how long it had stayed away since, in words
+
+
+@dataclass(frozen=True, slots=True)
 class Incident:
     """The events of one attempt that belong together, with the current verdict."""
 
@@ -272,6 +287,7 @@ class Incident:
     silent_ranks: tuple[int, ...] = ()
     also: tuple[str, ...] = ()
     evidence: tuple[Line, ...] = ()  # the decisive lines, bounded
+    recurrence: Recurrence | None = None  # None: not seen before, or not looked up
 
 
 @dataclass(frozen=True, slots=True)

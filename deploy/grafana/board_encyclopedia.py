@@ -128,6 +128,13 @@ BOARD = Board(
                     columns=(("fingerprint", "Failure"), ("Value", "Clean for")),
                 ),
                 Panel(
+                    "bars",
+                    "Fixes by how they stand",
+                    "Declared fixes: watched still, verified, or seen to have failed again.",
+                    "short",
+                    (q("sum by (state) (firstfault_fixes{M})", "{{state}}"),),
+                ),
+                Panel(
                     "top",
                     "Came back most",
                     "Failures seen again after their fix was declared, within the time shown.",

@@ -17,7 +17,7 @@ from aiohttp import web
 from firstfault.errors import RulesError, StateLockedError, UsageError
 from firstfault.sinks.webhook import verified
 from firstfault.store import Store
-from tests.app.living import Alertmanager, living, out_of_memory, until, write_job
+from tests.app.living import Alertmanager, living, out_of_memory, stamp, until, write_job
 
 RANK_2 = [2]
 
@@ -455,3 +455,65 @@ async def test_standard_output_can_be_lines_of_json(tmp_path):
         write_job(tmp_path / "again" / "logs" / "train-7b")
         await until(one.settled)
         assert one.out.getvalue() == ""
+
+
+async def test_a_declared_fix_that_does_not_hold_pages_with_its_history(tmp_path):
+    """Declared, clean for a while, through a restart, then back: alert, API, metrics, console and `fix list` all say so, once."""
+    first, second = tmp_path / "logs" / "train-7b-1", tmp_path / "logs" / "train-7b-2"
+    families = {"FIRSTFAULT_JOBS__FAMILIES": json.dumps([r"^(?P<family>.+)-\d+$"])}
+    write_job(first)
+    async with Alertmanager().listening() as am:
+        async with living(tmp_path, am, **families) as one:
+            (old,) = await until(one.settled)
+            assert old["recurrence"] is None
+            await one.post(f"/api/v1/incidents/{old['id']}/ack", {"who": "ann"})
+            body = {"fingerprint": "cuda-out-of-memory", "job": "train-7b-1", "who": "ann", "note": "smaller batch"}
+            status, fix = await one.post("/api/v1/fixes", body)
+            assert (status, fix["job_family"], fix["state"]) == (201, "train-7b", "watching")
+            assert one.metric('firstfault_fix_declared_timestamp_seconds{fingerprint="cuda-out-of-memory"}') > 0
+            second.mkdir()
+            write_steps(second, time.time(), 0, 40)
+            await until(lambda: _progress(one, "40 of 2000 steps"))
+        async with living(tmp_path, am, **families) as one:
+            assert one.metric('firstfault_fix_declared_timestamp_seconds{fingerprint="cuda-out-of-memory"}') > 0
+            write_steps(second, time.time(), 40, 60)
+            await until(lambda: _progress(one, "60 of 2000 steps"))
+            for rank in range(4):
+                with (second / f"rank{rank}.log").open("a") as log:
+                    log.write(out_of_memory(rank, time.time()) if rank == 2 else "")
+            (new,) = await until(one.settled)
+            assert new["recurrence"]["count"] == 2
+            assert (new["recurrence"]["fix_declared_by"], new["recurrence"]["note"]) == ("ann", "smaller batch")
+            assert "60 steps" in new["recurrence"]["clean_for"]
+            await until(lambda: am.firing())
+            (alert,) = am.firing()
+            assert alert["annotations"]["summary"].startswith("Back after its fix: ")
+            assert "by ann (smaller batch); it stayed away for" in alert["annotations"]["recurrence"]
+            assert one.metric('firstfault_recurrences_total{fingerprint="cuda-out-of-memory"}') == 1
+            assert "RECURRED default/train-7b-2" in one.out.getvalue()
+            assert one.out.getvalue().count("before: Its fix was declared") == 1
+            (fix,) = await until(lambda: _fixes(one, "recurred"))
+            assert (fix["recurrences"], fix["last_hit_at"] is not None) == (1, True)
+            assert "has recurred" in await one.get(f"/incidents/{new['id']}")
+            assert "recurred" in await one.get("/")
+        async with living(tmp_path, am, **families) as one:
+            assert one.metric('firstfault_recurrences_total{fingerprint="cuda-out-of-memory"}') == 1
+            assert one.metric('firstfault_fix_last_hit_timestamp_seconds{fingerprint="cuda-out-of-memory"}') > 0
+            assert (await one.settled())[0]["recurrence"]["count"] == 2
+        assert len(am.identities()) == 2
+
+
+def write_steps(folder, at: float, first: int, last: int) -> None:
+    """Let all ranks go on for some steps, a hundredth of a second each."""
+    for rank in range(4):
+        with (folder / f"rank{rank}.log").open("a") as log:
+            for step in range(first, last + 1):
+                log.write(f"{stamp(at + (step - first) / 100)} INFO [rank{rank}]: step {step}/1000 loss 2.5\n")
+
+
+async def _progress(one, words):
+    return (await one.get("/api/v1/fixes"))["fixes"][0]["progress"] == words
+
+
+async def _fixes(one, state):
+    return [fix for fix in (await one.get("/api/v1/fixes"))["fixes"] if fix["state"] == state]

@@ -16,7 +16,7 @@ from tests.sinks.make import ADVICE, AT, NOBODY_KNOWS, RANK_5, advise, incident
 WORDING = Wording({"cluster": "west"}, "https://ff.example:9465/", "https://grafana.example/d/x")
 ANNOTATIONS = {
     "summary", "description", "initiating_ranks", "initiating_nodes", "scope", "confidence", "collateral", "missing", "fix", "command",
-    "verify", "evidence", "runbook_url", "dashboard_url", "incident_id",
+    "verify", "evidence", "runbook_url", "dashboard_url", "incident_id", "recurrence",
 }  # fmt: skip
 
 

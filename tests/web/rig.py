@@ -83,6 +83,9 @@ def _site(rig: Rig, headers: Any, options: dict[str, Any]) -> Site:
     async def acknowledge(name: str, who: str, note: str) -> tuple[Change, ...]:
         return people.acknowledge(rig.store, name, who, note, rig.clock.now())
 
+    async def fixes_changed() -> None:
+        rig.heard.fixes_changed()
+
     async def revive(seq: int | None) -> int:
         with rig.store.transaction() as tx:
             return tx.revive(seq, rig.clock.now())
@@ -99,6 +102,7 @@ def _site(rig: Rig, headers: Any, options: dict[str, Any]) -> Site:
         reload=reload,
         acknowledge=acknowledge,
         revive=revive,
+        fixes_changed=fixes_changed,
         family=Families([r"^(?P<family>.+)-\d+$"]).of,
         told=told,
         headers=headers,

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firstfault.model import Attempt, Clue, Collateral, JobKey, Line, Missing, Verdict
+from firstfault.model import Attempt, Clue, Collateral, JobKey, Line, Missing, Recurrence, Verdict
 from firstfault.render.strip import strip_of
+from firstfault.store import people
 from firstfault.web.drawing import draw
 from tests.app.make import NOW, incident, shipped
 from tests.web.rig import serving
@@ -167,3 +168,25 @@ def test_the_drawing_is_well_formed_and_blames_only_who_is_blamed(size, silent, 
     assert bool(blamed) == (scope == "rank" or (scope == "all_ranks" and size > 0))
     width = int(root.get("viewBox").split()[2])
     assert all(int(box.get("x")) + int(box.get("width")) <= width for box in root.iter("rect"))
+
+
+async def test_a_watched_fix_and_its_recurrence_are_shown(tmp_path):
+    """Index and runbook tell how far the proof has come; the incident's page tells the history; hostile notes stay text."""
+    known = Recurrence(
+        3, NOW - 86_400, NOW - 3_600, ("gpu-7",), (("torch", "2.5", HOSTILE),), NOW - 7_200, "ann", HOSTILE, "2 h of running"
+    )
+    async with serving(tmp_path) as rig:
+        rig.put(replace(incident(), recurrence=known))
+        fix = people.declare_fix(rig.store, "cuda-out-of-memory", "team", "train", "ann", HOSTILE, NOW)
+        with rig.store.transaction() as tx:
+            tx.update_fix(replace(fix, state="recurred", last_hit=NOW, body={"progress": "1200 of 2000 steps", "recurrences": 2}))
+        for path in ("/", "/entries/cuda-out-of-memory"):
+            page = Page((await rig.get(path))[2])
+            assert "1200 of 2000 steps" in page.text
+            assert "2 times, last 2027-01-15 08:00:00 UTC" in page.text
+            assert "script" not in page.tags
+        people.declare_fix(rig.store, "nccl-version-mismatch", "team", "train", "", "", NOW)
+        assert "not begun" in Page((await rig.get("/"))[2]).text
+        page = Page((await rig.get("/incidents/i1"))[2])
+        assert "it stayed away for 2 h of running and has recurred. Seen 3 times" in page.text
+        assert not {"script", "img"} & set(page.tags)

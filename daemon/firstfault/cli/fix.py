@@ -65,7 +65,10 @@ def _list(there: Any, args: argparse.Namespace) -> int:
         rows = [fix_json(fix) for fix in there.fixes(args.fingerprint)]
     for row in rows:
         where = f"{row['namespace']}/{row['job_family'] or '*'}"
-        print("\t".join((row["declared_at"] or "", row["fingerprint"], where, row["state"], row["who"], row["note"])))
+        stands = row["state"] + (f" ({row['progress']})" if row["progress"] and row["state"] == "watching" else "")
+        if row["recurrences"]:
+            stands += f" {row['recurrences']} time{'s' if row['recurrences'] > 1 else ''}, last at {row['last_hit_at']}"
+        print("\t".join((row["declared_at"] or "", row["fingerprint"], where, stands, row["who"], row["note"])))
     if not rows:
         print("no fixes are declared", file=sys.stderr)
     return 0

@@ -8,6 +8,7 @@ from typing import Any
 
 from firstfault.model import Candidate, Incident, Line
 from firstfault.sinks.advice import Advice, commands
+from firstfault.sinks.recurrence import history, is_recurrence
 from firstfault.sinks.words import (
     clip_bytes,
     collateral_phrase,
@@ -105,16 +106,17 @@ def annotations_of(incident: Incident, advice: Advice, wording: Wording, attempt
         "runbook_url": f"{base}/entries/{incident.fingerprint}" if base else "",
         "dashboard_url": wording.dashboard_url,
         "incident_id": incident.id,
+        "recurrence": history(incident),
     }
     return {name: clip_bytes(shown(text), _ANNOTATION_BYTES) for name, text in texts.items()}
 
 
 def summary_of(incident: Incident, advice: Advice) -> str:
     """Say in one sentence what failed and who was first."""
-    who = who_failed(incident.verdict)
+    who, title = who_failed(incident.verdict), f"Back after its fix: {advice.title}" if is_recurrence(incident) else advice.title
     if incident.verdict.scope == "undetermined":
-        return f"{advice.title}: the logs do not show who failed first"
-    return f"{advice.title}: first fault {who} ({percent(incident.verdict.confidence)} sure)"
+        return f"{title}: the logs do not show who failed first"
+    return f"{title}: first fault {who} ({percent(incident.verdict.confidence)} sure)"
 
 
 def description_of(incident: Incident, advice: Advice, attempts: int = 1) -> str:
@@ -128,6 +130,7 @@ def description_of(incident: Incident, advice: Advice, attempts: int = 1) -> str
         f"Only followed: {followed}." if followed else "",
         f"Fell silent: {silent_phrase(incident)}." if silent_phrase(incident) else "",
         _candidates(candidates) if verdict.scope == "undetermined" and candidates else "",
+        history(incident),
         f"This replaces the earlier verdict (revision {incident.revision})." if incident.revision else "",
         f"A crash loop: {attempts} attempts of this run failed alike, this one last." if attempts > 1 else "",
     ]

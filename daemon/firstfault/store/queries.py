@@ -47,6 +47,7 @@ def _equalities(wanted: IncidentFilter) -> list[tuple[str, Any]]:
     pairs = [
         ("state", None if wanted.state == "active" else wanted.state),
         ("job", wanted.job),
+        ("family", wanted.family),
         ("namespace", wanted.namespace),
         ("fingerprint", wanted.fingerprint),
         ("severity", wanted.severity),

@@ -104,4 +104,5 @@ class IncidentFilter:
     since: float | None = None  # updated at or after
     after: tuple[float, str] | None = None  # (updated, id) of the last one of the page before
     historic: bool | None = None
+    family: str | None = None
     limit: int = 100

@@ -116,9 +116,9 @@ class Transaction:
         return cursor.rowcount
 
     def update_fix(self, fix: Fix) -> None:
-        """Note how the watch of a fix stands."""
+        """Note how the watch of a fix stands; one that was withdrawn meanwhile stays as it is."""
         row = (fix.state, fix.last_hit, dump(dict(fix.body)), fix.seq)
-        self._db.execute("UPDATE fixes SET state = ?, last_hit = ?, body = ? WHERE seq = ?", row)
+        self._db.execute("UPDATE fixes SET state = ?, last_hit = ?, body = ? WHERE seq = ? AND withdrawn IS NULL", row)
 
     def drop_old(self, before: float, most: int) -> int:
         """Forget up to `most` closed incidents and as many events that were last touched before then; return how many rows went."""

@@ -9,6 +9,7 @@ MATCH_BUCKETS = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5)
 ROLES = ("initiating", "collateral", "either", "context", "recovery")
 SCOPES = ("rank", "node", "all_ranks", "external", "undetermined")
 VERDICTS = ("right", "wrong")
+FIX_STATES = ("watching", "verified", "recurred")
 MOST_FAILING = 10_000  # paths of a source that are counted as failing
 DROPS = ("internal-error",)  # why lines of a source may be left out; counted from zero
 ALERT_FAILURES = ("refused", "unreachable")  # counted from zero: rules ask for their increase
@@ -55,6 +56,7 @@ class Metrics:
         self.revisions = counter("revisions_total", "Verdicts that changed materially after they settled.", "fingerprint")
         self.feedback = counter("feedback_total", "Verdicts that people called right or wrong.", "fingerprint", "verdict")
         self.fix_declared = gauge("fix_declared_timestamp_seconds", "When a fix was declared last.", "fingerprint")
+        self.fixes = gauge("fixes", "Declared fixes by how they stand.", "state")
         self.fix_last_hit = gauge("fix_last_hit_timestamp_seconds", "When a fingerprint with a declared fix was seen last.", "fingerprint")
         self.recurrences = counter("recurrences_total", "Fingerprints seen again after their fix was declared.", "fingerprint")
         # Telling

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import prometheus_client
 import structlog
@@ -242,6 +243,36 @@ class Telemetry:
         """Somebody said that a fix was applied."""
         self._metrics.fix_declared.labels(fingerprint).set(at)
         self._log.info("fix declared", fingerprint=fingerprint, family=family)
+
+    def fixes_watched(self, fixes: Iterable[Any]) -> None:
+        """These declarations stand; each has `fingerprint`, `declared`, `last_hit` and `state`."""
+        declared: dict[str, float] = {}
+        hit: dict[str, float] = {}
+        states = dict.fromkeys(metrics.FIX_STATES, 0)
+        for fix in fixes:
+            declared[fix.fingerprint] = max(fix.declared, declared.get(fix.fingerprint, 0.0))
+            states[fix.state] = states.get(fix.state, 0) + 1
+            if fix.last_hit is not None:
+                hit[fix.fingerprint] = max(fix.last_hit, hit.get(fix.fingerprint, 0.0))
+        for gauge, values in ((self._metrics.fix_declared, declared), (self._metrics.fix_last_hit, hit)):
+            gauge.clear()
+            for fingerprint, at in values.items():
+                gauge.labels(fingerprint).set(at)
+        for state, count in states.items():
+            self._metrics.fixes.labels(state).set(count)
+
+    def fix_hit(self, fingerprint: str, at: float) -> None:
+        """A line of a failure with a declared fix was seen, whatever failure it was a part of."""
+        self._metrics.fix_last_hit.labels(fingerprint).set(at)
+
+    def fix_verified(self, fingerprint: str, family: str) -> None:
+        """A fix has held for as long as its entry asks."""
+        self._log.info("fix verified", fingerprint=fingerprint, family=family)
+
+    def recurred_before(self, fixes: Iterable[Any]) -> None:
+        """So often declared fixes had not held before this start."""
+        for fix in fixes:
+            self._metrics.recurrences.labels(fix.fingerprint).inc(int(fix.body.get("recurrences", 0)))
 
     def fix_withdrawn(self, fingerprint: str, family: str) -> None:
         """A declared fix was taken back."""

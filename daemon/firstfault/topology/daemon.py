@@ -26,6 +26,7 @@ from firstfault.sinks.alertmanager import AlertmanagerSink, from_config
 from firstfault.sinks.console import ConsoleSink
 from firstfault.sinks.http import Access, HttpPoster
 from firstfault.sinks.policy import policy_of
+from firstfault.sinks.recurrence import history, is_recurrence, recurrence_json
 from firstfault.sinks.webhook import Secret, WebhookSink, delivery_id, wants
 from firstfault.sinks.words import iso
 from firstfault.sources.base import Handover, Source
@@ -35,10 +36,12 @@ from firstfault.telemetry import Telemetry, configure_logging
 from firstfault.topology.border import Border, make_cover
 from firstfault.topology.families import Families
 from firstfault.topology.feeds import make_sources, source_status
+from firstfault.topology.fixwatch import FixWatch
 from firstfault.topology.keeper import Keeper
 from firstfault.topology.ledger import Ledger, Ruling
 from firstfault.topology.machine import matcher_name
 from firstfault.topology.mailbox import Mailbox
+from firstfault.topology.memory import Memory
 from firstfault.topology.notify import sd_notify
 from firstfault.topology.outlets import Aside, Outlet, Pager
 from firstfault.topology.restore import Restored, restore
@@ -151,12 +154,22 @@ class Daemon:
         self._ledger = Ledger(self._look_up, lambda name: self._store.ack(name) is not None)
         self._ledger.restore([record.incident for record in self._store.active()])
         machine = restored.machine
+        watch = FixWatch(lambda: self._rules.entries, self._families.of, self._telemetry)
+        self._memory = Memory(self._store, watch, machine.attempts_of, self._border.attempt)
+        self._memory.restore(machine.attempts)
+        self._telemetry.recurred_before(self._store.fixes())
         self._keeper = Keeper(
-            self._store, lambda: self._worker.machine.snapshot(), self._clock, self._telemetry, self.config.store.checkpoint_secs
+            self._store,
+            lambda: self._worker.machine.snapshot(),
+            self._clock,
+            self._telemetry,
+            self.config.store.checkpoint_secs,
+            self._memory,
         )
         self._worker = Worker(
             machine, self._handover, self._keeper, self._ledger, self._families, self._border, self._clock, self._telemetry, self._publish,
             self._owed,
+            self._memory,
         )  # fmt: skip
         self._telemetry.incidents_open(self._ledger.active())
 
@@ -188,7 +201,7 @@ class Daemon:
         self._pager.serve()
         form = self.config.console.format
         if self._out is not None and form != "none":
-            sink = ConsoleSink(self._out, self._line if form == "json" else lambda change: paragraph(change, self._rules), self._telemetry)
+            sink = ConsoleSink(self._out, self._line if form == "json" else self._paragraph, self._telemetry)
             self._console = Outlet(Aside(sink), self._telemetry)
             self._console.start()
         for webhook in self.config.webhooks.targets:
@@ -204,7 +217,17 @@ class Daemon:
 
     def _line(self, change: Change) -> str:
         """Write a change as one line of JSON."""
-        return dump(change_json(change, self._rules, self._external_url())).decode()
+        document = change_json(change, self._rules, self._external_url())
+        return dump(document | {"recurrence": recurrence_json(change.incident)}).decode()
+
+    def _paragraph(self, change: Change) -> str:
+        """Write a change for people, with what is known from before where it is told for the first time."""
+        text = paragraph(change, self._rules)
+        if change.kind == "recurred":  # told in full a moment ago, when it settled
+            text = "\n".join(line for line in text.splitlines() if not line.startswith("    "))
+        first = change.kind == ("recurred" if is_recurrence(change.incident) else "settled")
+        told = history(change.incident) if first else ""
+        return f"{text.rstrip()}\n    before: {told}\n" if told else text
 
     def _owed(self, change: Change) -> list[tuple[str, str]]:
         """Return the webhooks that ask for a change, with the name of the delivery."""
@@ -374,6 +397,7 @@ class Daemon:
             attempts=self._current_attempts,
             reload=self.reload,
             acknowledge=self._acknowledge,
+            fixes_changed=self._fixes_changed,
             revive=self._revive,
             family=lambda job: self._families.of(job),
             told=told,
@@ -397,6 +421,10 @@ class Daemon:
             return changes
 
         return await asyncio.wrap_future(self._worker.ask(work))
+
+    async def _fixes_changed(self) -> None:
+        """Let the watch take over what people declared or withdrew."""
+        await asyncio.wrap_future(self._worker.ask(lambda: self._memory.refresh(self._worker.machine.attempts)))
 
     async def _revive(self, seq: int | None) -> int:
         """Send dead letters again, one or all; return how many."""

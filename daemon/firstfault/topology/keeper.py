@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -10,6 +10,7 @@ from firstfault.clock import Clock
 from firstfault.errors import StoreError
 from firstfault.model import Change, Event
 from firstfault.store import CorruptError, Position, Store
+from firstfault.topology.memory import Memory
 
 SNAPSHOT = "pipeline"
 SNAPSHOT_VERSION = 1
@@ -39,6 +40,7 @@ class _Waiting:
     events: dict[str, Event] = field(default_factory=dict)
     positions: dict[str, Position] = field(default_factory=dict)
     forgotten: set[str] = field(default_factory=set)
+    contexts: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # by incident
 
     def count(self) -> int:
         return len(self.changes) + len(self.events)
@@ -46,6 +48,7 @@ class _Waiting:
     def clear(self, whole: bool) -> None:
         self.changes.clear()
         self.events.clear()
+        self.contexts.clear()
         if whole:
             self.positions.clear()
             self.forgotten.clear()
@@ -54,8 +57,17 @@ class _Waiting:
 class Keeper:
     """Gather one transaction's worth of work and commit it; positions travel only with the state they belong to."""
 
-    def __init__(self, store: Store, snapshot: Callable[[], Any], clock: Clock, happenings: Happenings, checkpoint_secs: float) -> None:
+    def __init__(
+        self,
+        store: Store,
+        snapshot: Callable[[], Any],
+        clock: Clock,
+        happenings: Happenings,
+        checkpoint_secs: float,
+        memory: Memory | None = None,
+    ) -> None:
         self._store = store
+        self._memory = memory
         self._snapshot = snapshot
         self._clock = clock
         self._happenings = happenings
@@ -97,10 +109,14 @@ class Keeper:
             self._waiting.changes = [one for one in self._waiting.changes if one[0].incident.id != name or one[0].kind != "updated"]
         self._waiting.changes.append((change, family, owed))
 
+    def made_of(self, incident: str, context: Mapping[str, Any]) -> None:
+        """Keep what an incident's attempt was made of."""
+        self._waiting.contexts[incident] = context
+
     def due(self) -> bool:
         """Tell whether a checkpoint is due."""
         waiting = self._waiting
-        moved = waiting.positions or waiting.forgotten or waiting.count()
+        moved = waiting.positions or waiting.forgotten or waiting.count() or (self._memory is not None and self._memory.moved())
         return bool(moved) and self._clock.monotonic() - self._checked_at >= max(self._checkpoint_secs, self._cost * COST_SHARE)
 
     def commit(self) -> bool:
@@ -132,11 +148,17 @@ class Keeper:
                 tx.put_change(change, family)
                 for sink, delivery in owed:
                     tx.put_outbox(sink, delivery, change, now)
+            for incident, context in waiting.contexts.items():
+                tx.put_context(incident, context)
+            if self._memory:
+                self._memory.write(tx, whole, now)
             if whole:
                 tx.put_snapshot(SNAPSHOT, SNAPSHOT_VERSION, state, now)
                 tx.put_positions(waiting.positions.values(), now)
                 tx.drop_positions(waiting.forgotten)
         waiting.clear(whole)
+        if self._memory:
+            self._memory.written()
         if whole:
             self._checked_at = self._clock.monotonic()
             self._cost = self._checked_at - started

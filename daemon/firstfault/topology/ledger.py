@@ -43,6 +43,10 @@ class Ledger:
         """Note that somebody acknowledged an incident."""
         self._remember(change.incident)
 
+    def amend(self, incident: Incident) -> None:
+        """Know an incident with what was learnt of its past."""
+        self._remember(incident)
+
     def rule(self, change: Change) -> Ruling:
         """Judge one change of the pipeline and remember what it leads to."""
         one = change.incident
@@ -53,7 +57,7 @@ class Ledger:
         if self._is_stale(known, one):
             return Ruling(change, "nothing", False)
         # A replay sees old lines late: what counted as news then must not become history now, for that would take a page back.
-        one = replace(one, historic=known.historic, seen_at=known.seen_at)
+        one = replace(one, historic=known.historic, seen_at=known.seen_at, recurrence=known.recurrence)
         change = replace(change, incident=one)
         if known.state == "closed" and one.state != "closed" and self._acknowledged(one.id):
             return self._muted(known, change)

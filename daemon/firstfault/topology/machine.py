@@ -8,7 +8,7 @@ from typing import Any
 
 from firstfault.config import Config
 from firstfault.correlate.incident import Limits
-from firstfault.model import Change, Event, Observation
+from firstfault.model import Attempt, Change, Event, Observation
 from firstfault.pipeline import Pipeline, Settings
 from firstfault.rules.catalogue import RuleSet
 from firstfault.telemetry.jobs import Pulse
@@ -31,6 +31,11 @@ class Machine(Pipeline):
     def pulses(self) -> list[Pulse]:
         """Return what jobs do that spoke since the last call."""
         return self.correlator.pulses()
+
+    def attempts_of(self, namespace: str, job: str) -> tuple[Attempt, ...]:
+        """Return the attempts of one job; those of all jobs can take long."""
+        run = self.correlator._runs.get((namespace, job))
+        return self.correlator._attempts(run) if run is not None else ()
 
     def troubles(self) -> Mapping[tuple[str, str], str]:
         """Return the jobs whose verdict a fault of ours kept from being reached, and the fault."""

@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any, Protocol
 
 from firstfault.clock import Clock
@@ -15,12 +16,14 @@ from firstfault.errors import FirstFaultError
 from firstfault.model import Change, Event, Incident
 from firstfault.rules.catalogue import RuleSet
 from firstfault.sinks.policy import policy_of
+from firstfault.sinks.recurrence import is_recurrence
 from firstfault.sources.base import Delivery, Forget, Handover, Quiet, Read
 from firstfault.topology.border import Border
 from firstfault.topology.families import Families
 from firstfault.topology.keeper import Keeper, Owed
 from firstfault.topology.ledger import Ledger, Ruling
 from firstfault.topology.machine import Machine
+from firstfault.topology.memory import Memory
 from firstfault.topology.restore import position_of
 from firstfault.topology.vintage import Vintage
 
@@ -56,6 +59,7 @@ class Worker:
         happenings: Happenings,
         publish: Callable[[list[Ruling]], None],
         owed: Callable[[Change], Owed] = lambda change: (),
+        memory: Memory | None = None,
     ) -> None:
         self.machine = machine
         self.families = families
@@ -67,6 +71,9 @@ class Worker:
         self._happenings = happenings
         self._publish = publish
         self._owed = owed
+        self._memory = memory
+        if memory is not None:
+            machine.heard = lambda observations: memory.hear(observations, clock.now())
         self._orders: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._stop = threading.Event()
         self._next_tick = clock.monotonic() + TICK_SECS
@@ -97,6 +104,8 @@ class Worker:
         self.machine.use(rules, config)
         self.families = Families(config.jobs.families)
         self._border.use(policy_of(config.alerts))
+        if self._memory is not None:
+            self._memory.use(self.families.of)
 
     def publish_change(self, change: Change) -> None:
         """Tell sinks of a change that a person made; call it on the pipeline's thread."""
@@ -205,7 +214,7 @@ class Worker:
 
     def _settle(self, changes: list[Change]) -> None:
         """Store first, tell then; where the store does not take it, tell all the same. A checkpoint comes last: it takes longest."""
-        rulings = [self._ledger.rule(self._border.change(change)) for change in changes]
+        rulings = [ruling for change in changes for ruling in self._rule(change)]
         for ruling in rulings:
             if ruling.kept:
                 owed = self._owed(ruling.change) if ruling.told == "news" else ()
@@ -215,6 +224,18 @@ class Worker:
             self._tell([ruling for ruling in rulings if ruling.told != "nothing"])
         if self._keeper.due():
             self._keeper.checkpoint()
+
+    def _rule(self, change: Change) -> list[Ruling]:
+        """Judge one change; a failure that is told for the first time is looked back at, and is said to have recurred if it has."""
+        ruling = self._ledger.rule(self._border.change(change))
+        if self._memory is None or ruling.told != "news" or not _tells_a_failure(ruling.change):
+            return [ruling]
+        incident = ruling.change.incident
+        told, made_of = self._memory.look_back(ruling.change, self.families.of(incident.key.job))
+        self._keeper.made_of(incident.id, made_of)
+        self._ledger.amend(told.incident)
+        again = [Ruling(replace(told, kind="recurred", before=None), "news", True)] if is_recurrence(told.incident) else []
+        return [replace(ruling, change=told), *again]
 
     def _tell(self, rulings: list[Ruling]) -> None:
         if not rulings:
@@ -235,3 +256,10 @@ class Worker:
             except Exception as error:
                 self._happenings.failed("pipeline", error)
                 answer.set_exception(error)
+
+
+def _tells_a_failure(change: Change) -> bool:
+    """Tell whether people hear of this failure for the first time: it settles, or turns out to be another one."""
+    if change.kind == "settled":
+        return True
+    return change.kind == "revised" and change.before is not None and change.before.fingerprint != change.incident.fingerprint

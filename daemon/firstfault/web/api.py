@@ -14,6 +14,7 @@ from firstfault.errors import UsageError
 from firstfault.render.report import attempt_json, incident_json
 from firstfault.rules.catalogue import Entry, RuleSet
 from firstfault.rules.suggest import suggestion
+from firstfault.sinks.recurrence import recurrence_json
 from firstfault.sinks.words import iso, shown
 from firstfault.store import ChangeRecord, Feedback, Fix, IncidentFilter, IncidentRecord, Letter, people
 from firstfault.store.codec import to_plain
@@ -141,7 +142,8 @@ async def revive(request: web.Request) -> web.Response:
 async def fixes(request: web.Request) -> web.Response:
     """Answer with declared fixes."""
     found = await asyncio.to_thread(request.app[SITE].store.fixes, request.query.get("fingerprint"), "withdrawn" in request.query)
-    return json_answer({"schema": "firstfault.fixes/1", "fixes": [fix_json(fix) for fix in found]})
+    rules = request.app[SITE].rules()
+    return json_answer({"schema": "firstfault.fixes/1", "fixes": [fix_json(fix, rules) for fix in found]})
 
 
 async def change_fix(request: web.Request) -> web.Response:
@@ -155,10 +157,12 @@ async def change_fix(request: web.Request) -> web.Response:
         case "declare":
             who, note = _text(body, "who"), _text(body, "note")
             fix = await asyncio.to_thread(people.declare_fix, site.store, found.fingerprint, namespace, family, who, note, now)
+            await site.fixes_changed()
             site.told.fix_declared(fix.fingerprint, family, fix.declared)
-            return json_answer(fix_json(fix), 201)
+            return json_answer(fix_json(fix, site.rules()), 201)
         case "withdraw":
             count = await asyncio.to_thread(people.withdraw_fix, site.store, found.fingerprint, namespace, family, now)
+            await site.fixes_changed()
             site.told.fix_withdrawn(found.fingerprint, family)
             return json_answer({"withdrawn": count})
         case other:
@@ -219,12 +223,14 @@ def record_json(record: IncidentRecord, rules: RuleSet, site: Site) -> dict[str,
         "family": record.family,
         "updated_at": iso(record.updated),
         "acknowledged": None if ack is None else {"at": iso(ack.at), "who": ack.who, "note": ack.note},
+        "recurrence": recurrence_json(record.incident),
         **incident_json(record.incident, rules, site.external_url),
     }
 
 
-def fix_json(fix: Fix) -> dict[str, Any]:
-    """Return a declared fix as plain data."""
+def fix_json(fix: Fix, rules: RuleSet | None = None) -> dict[str, Any]:
+    """Return a declared fix as plain data, with how far its proof has come."""
+    entry = rules.entries.get(fix.fingerprint) if rules else None
     return {
         "fingerprint": fix.fingerprint,
         "namespace": fix.namespace,
@@ -235,6 +241,11 @@ def fix_json(fix: Fix) -> dict[str, Any]:
         "state": fix.state,
         "withdrawn_at": iso(fix.withdrawn),
         "last_hit_at": iso(fix.last_hit),
+        "verified_at": iso(fix.body.get("verified_at")),
+        "recurrences": fix.body.get("recurrences", 0),
+        "absent_for": entry.verify.absent_for if entry else "",
+        "progress": fix.body.get("progress", ""),
+        "clean_for": fix.body.get("clean_words", ""),
     }
 
 

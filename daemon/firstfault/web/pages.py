@@ -17,6 +17,7 @@ from firstfault.render.strip import MEANING, strip_of
 from firstfault.rules.catalogue import Entry
 from firstfault.sinks import words
 from firstfault.sinks.advice import advice_for
+from firstfault.sinks.recurrence import history, is_recurrence
 from firstfault.store import IncidentFilter, IncidentRecord, people
 from firstfault.web.api import find_entry
 from firstfault.web.drawing import draw
@@ -51,7 +52,8 @@ async def index(request: web.Request) -> web.Response:
     recent = await asyncio.to_thread(site.store.incidents, IncidentFilter(limit=RECENT + len(active)))
     names = {record.incident.id for record in active}
     past = [record for record in recent if record.incident.id not in names][:RECENT]
-    return _page(site, "index.html", active=active, past=past, status=site.status(), reason=site.not_ready())
+    fixes = await asyncio.to_thread(site.store.fixes)
+    return _page(site, "index.html", active=active, past=past, fixes=fixes[-RECENT:], status=site.status(), reason=site.not_ready())
 
 
 async def incident(request: web.Request) -> web.Response:
@@ -127,7 +129,7 @@ def _environment() -> jinja2.Environment:
     env.filters.update(iso=_when, shown=words.shown, percent=words.percent, ranks=lambda ranks: words.ranges(ranks, ", "))
     env.globals.update(
         who_failed=words.who_failed, advice_for=advice_for, collateral=words.collateral_phrase, place=words.place, meaning=MEANING,
-        title_of=_title, suspect=words.suspect,
+        title_of=_title, suspect=words.suspect, history=history, is_recurrence=is_recurrence,
     )  # fmt: skip
     return env
 

@@ -48,6 +48,7 @@ class Site:
     attempts: Callable[[], Awaitable[tuple[Attempt, ...]]]
     reload: Callable[[], Awaitable[Reloaded]]
     acknowledge: Callable[[str, str, str], Awaitable[tuple[Change, ...]]]  # incident, who, note
+    fixes_changed: Callable[[], Awaitable[None]]  # fixes were declared or withdrawn
     revive: Callable[[int | None], Awaitable[int]]  # send a dead letter again, or all
     family: Callable[[str], str]
     told: Told
