@@ -37,11 +37,13 @@ def fresh(kind: Any = "settled", **changed: Any) -> Change:
 
 @asynccontextmanager
 async def running(
-    *urls: str, resend_secs: float = 60.0, saved: Mapping[str, Any] | None = None, **posters: Poster
+    *urls: str, resend_secs: float = 60.0, saved: Mapping[str, Any] | None = None, external_url: str = "", **posters: Poster
 ) -> AsyncIterator[AlertmanagerSink]:
     """Run a sink towards these Alertmanagers."""
     ways: dict[str, Poster] = {url: HttpPoster(Access(url + PATH, 5.0)) for url in urls}
-    sink = AlertmanagerSink(ways | posters, advise, SystemClock(), Silence(), Wording({"cluster": "west"}), Schedule(resend_secs))
+    sink = AlertmanagerSink(
+        ways | posters, advise, SystemClock(), Silence(), Wording({"cluster": "west"}, external_url), Schedule(resend_secs)
+    )
     if saved:
         sink.restore(saved)
     sink.start()

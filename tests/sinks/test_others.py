@@ -14,10 +14,11 @@ from pydantic import SecretStr
 from firstfault.clock import ManualClock
 from firstfault.errors import DeliveryError
 from firstfault.model import Change
-from firstfault.sinks.base import Answer, Delivered, Refused, Silence, TryAgain, backoff
+from firstfault.sinks.base import Answer, Delivered, Refused, Silence, TryAgain
 from firstfault.sinks.console import ConsoleSink
 from firstfault.sinks.courier import Courier
 from firstfault.sinks.http import Response
+from firstfault.sinks.patience import Patience
 from firstfault.sinks.webhook import SIGNATURE, Secret, WebhookSink, verified
 from tests.sinks.make import AT, change
 
@@ -180,5 +181,10 @@ async def test_a_full_courier_makes_its_giver_wait() -> None:
 
 
 def test_back_off_doubles_up_to_its_bound() -> None:
-    """No failures, no wait; many failures, a bounded one."""
-    assert [backoff(count) for count in (0, 1, 2, 3, 10, 10_000)] == [0, 1, 2, 4, 30, 30]
+    """Waits grow to a bound unless the receiver names one, a reason is told once, and an answer begins anew."""
+    patience = Patience()
+    assert (patience.words("unreachable", "no route"), patience.wait()) == ("no route", 1)
+    assert (patience.words("unreachable", "no route"), patience.wait(), patience.wait(7.5)) == ("", 2, 7.5)
+    assert (patience.words("http_503", ""), [patience.wait() for _ in range(4)][-1], patience.tried) == ("http_503", 30, True)
+    patience.well()
+    assert (patience.tried, patience.words("http_503", ""), patience.wait()) == (False, "http_503", 1)

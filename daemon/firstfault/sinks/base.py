@@ -88,8 +88,3 @@ class Silence:
 
     def delivery_failed(self, sink: str, reason: str, detail: str, final: bool) -> None:
         """Say nothing."""
-
-
-def backoff(failures: int, first_secs: float = 1.0, most_secs: float = 30.0) -> float:
-    """Return how long to wait after so many failures in a row: doubling, bounded."""
-    return min(most_secs, first_secs * 2 ** min(failures - 1, 16)) if failures > 0 else 0.0

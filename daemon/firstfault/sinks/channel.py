@@ -13,9 +13,10 @@ import orjson
 from firstfault.clock import Clock
 from firstfault.errors import DeliveryError
 from firstfault.sinks.alerts import wire
-from firstfault.sinks.base import Happenings, backoff
+from firstfault.sinks.base import Happenings
 from firstfault.sinks.board import Board, Ledger, Schedule, Standing
 from firstfault.sinks.http import Poster, Response
+from firstfault.sinks.patience import Patience
 
 _BATCH = 64  # alerts in one request: well under a megabyte with annotations at their bounds
 _JSON = {"Content-Type": "application/json"}
@@ -34,8 +35,7 @@ class Channel:
         self._schedule = schedule
         self._clock = clock
         self._happenings = happenings
-        self._failures = 0
-        self._complaint = ""
+        self._patience = Patience()
         self._wake = asyncio.Event()
 
     def restored(self) -> None:
@@ -54,7 +54,7 @@ class Channel:
                 pause = await self.send_due()
             except Exception as error:  # a fault of ours with one alert must not end the paging of all others
                 pause = self._broken(error)
-            if self._failures:
+            if self._patience.tried:
                 await asyncio.sleep(pause)  # a new alert must not hammer a receiver that is down
             else:
                 with suppress(TimeoutError):
@@ -62,18 +62,16 @@ class Channel:
 
     def _broken(self, error: Exception) -> float:
         self._complain("internal", 1, repr(error))
-        self._failures += 1
-        return backoff(self._failures)
+        return self._patience.wait()
 
     async def send_due(self) -> float:
         """Send everything due now; return the seconds until there is a reason to look again."""
         try:
             for batch in _batches(self.ledger.due(self._clock.now())):
                 await self._send(batch)
-            self._failures, self._complaint = 0, ""
+            self._patience.well()
         except _Later as later:
-            self._failures += 1
-            return later.after_secs or backoff(self._failures)
+            return self._patience.wait(later.after_secs)
         now = self._clock.now()
         wait = self.ledger.next_due(now) - now
         return _IDLE_SECS if math.isinf(wait) else max(0.05, wait)
@@ -107,9 +105,7 @@ class Channel:
             raise _Later(None) from error
 
     def _complain(self, reason: str, count: int, detail: str) -> None:
-        """Count every failure, but tell people once what an outage is about."""
-        self._happenings.alerts_failed(self.name, reason, count, (detail or reason) if reason != self._complaint else "")
-        self._complaint = reason
+        self._happenings.alerts_failed(self.name, reason, count, self._patience.words(reason, detail))
 
 
 class _Later(Exception):

@@ -13,8 +13,9 @@ from firstfault.clock import Clock
 from firstfault.config.secrets import read_secret
 from firstfault.errors import DeliveryError
 from firstfault.model import Change
-from firstfault.sinks.base import Answer, Delivered, Happenings, Refused, TryAgain, backoff
+from firstfault.sinks.base import Answer, Delivered, Happenings, Refused, TryAgain
 from firstfault.sinks.http import Poster, Response
+from firstfault.sinks.patience import Patience
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
@@ -46,8 +47,7 @@ class WebhookSink:
         self._secret = secret
         self._clock = clock
         self._happenings = happenings
-        self._failures = 0
-        self._complaint = ""
+        self._patience = Patience(most_secs=300.0)
 
     async def deliver(self, change: Change) -> Answer:
         """Post one change; the delivery id is the same whenever the same change is posted again."""
@@ -67,17 +67,14 @@ class WebhookSink:
         final = 400 <= response.status < 500 and response.status not in _PATIENT
         if not final and not 200 <= response.status < 300:
             return self._later(reason, response.text, response.retry_after)
-        self._failures, self._complaint = 0, ""
+        self._patience.well()
         if final:
             self._happenings.delivery_failed(self.name, reason, response.text, True)
         return Refused(reason) if final else Delivered()
 
     def _later(self, reason: str, detail: str, after_secs: float | None) -> TryAgain:
-        """Count every failure, but tell people once what an outage is about."""
-        self._failures += 1
-        self._happenings.delivery_failed(self.name, reason, (detail or reason) if reason != self._complaint else "", False)
-        self._complaint = reason
-        return TryAgain(after_secs or backoff(self._failures, most_secs=300.0), reason)
+        self._happenings.delivery_failed(self.name, reason, self._patience.words(reason, detail), False)
+        return TryAgain(self._patience.wait(after_secs), reason)
 
     def _headers(self, change: Change, body: bytes) -> dict[str, str]:
         headers = {"Content-Type": "application/json", DELIVERY: delivery_id(change)}
