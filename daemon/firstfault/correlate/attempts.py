@@ -81,9 +81,12 @@ def _cut(run: str, observations: Sequence[Observation]) -> list[Slice]:
     spans, carried = line.folder_spans(), line.carried()
     parts: dict[int, list[Observation]] = defaultdict(list)
     for one in observations:
+        if isinstance(one, Fact) and one.name == "placement":
+            continue  # where a pod is holds for all that was launched in it
         at = spans.get(_folder(one), carried.get(one.id))
         parts[bisect.bisect_right(bounds, at) if at is not None else 0].append(one)
-    return [Slice(run, base + number, tuple(parts[number])) for number in sorted(parts)]
+    placed = [one for one in observations if isinstance(one, Fact) and one.name == "placement"]
+    return [Slice(run, base + number, (*parts[number], *placed)) for number in sorted(parts)]
 
 
 def boundaries(observations: Iterable[Observation]) -> list[float]:

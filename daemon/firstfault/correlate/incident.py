@@ -17,7 +17,20 @@ from firstfault.model import FAULT_ROLES, Attempt, Change, ChangeKind, Event, Fa
 from firstfault.rules.catalogue import RuleSet
 
 _QUIET_FACTS = frozenset(
-    {"binding", "nccl-comm", "host-address", "world-size", "run-id", "setting", "version", "layout", "start", "note", "checkpoint"}
+    {
+        "binding",
+        "nccl-comm",
+        "host-address",
+        "world-size",
+        "run-id",
+        "setting",
+        "version",
+        "layout",
+        "start",
+        "note",
+        "checkpoint",
+        "placement",
+    }
 )
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from firstfault.correlate.suspects import Suspect, of_local, of_node, of_pid, of_rank
 from firstfault.model import Event, Fact, Observation, Progress, Who
+from firstfault.text.pods import Placement, placement_from
 
 _LOG_SUFFIX = re.compile(r"\.(log|out|err|txt)$")
 _IPV4 = re.compile(r"^\d{1,3}(\.\d{1,3}){3}$")
@@ -42,6 +43,10 @@ class Table:
         self._anywhere[value].add(rank)
         self._several = self._several or (self._repeats and len(self._anywhere[value]) > 1)
 
+    def told(self) -> Mapping[tuple[str | None, object], set[int]]:
+        """Return all that was told: {(place, value): ranks}."""
+        return self._told
+
     def ask(self, place: str | None, value: object) -> int | None:
         """Look a value up at its place; without a place, or at one that is not known, anywhere, if all places agree."""
         if value is None:
@@ -50,6 +55,17 @@ class Table:
         if not ranks and not self._several:
             ranks = self._anywhere.get(value) if place is None else self._told.get((None, value))
         return next(iter(ranks)) if ranks and len(ranks) == 1 else None
+
+
+def places_of(seen: list[Observation]) -> list[Placement]:
+    """Return the places of pods of which anything else is known here: those of earlier attempts are placed too."""
+    placed = [one for one in seen if isinstance(one, Fact) and one.name == "placement"]
+    if not placed:
+        return []
+    known = {id(one) for one in placed}
+    others = [one for one in seen if id(one) not in known]
+    heard = {one.stream for one in others} | {one.who.node for one in others if one.who.node is not None}
+    return list(dict.fromkeys(placement_from(one.values) for one in placed if one.stream in heard or one.who.node in heard))
 
 
 class Roster:
@@ -73,6 +89,7 @@ class Roster:
         self._nodes_of: dict[int, set[str]] = defaultdict(set)
         self._worlds: Counter[int] = Counter()
         self._homes: dict[str, str] = {}
+        self._places: dict[str, Placement] = {}
         self.ranks: set[int] = set()
 
     # building
@@ -84,10 +101,13 @@ class Roster:
         roster = cls()
         roster._learn_names(seen)
         facts = [one for one in seen if isinstance(one, Fact)]
+        places = places_of(seen)
+        roster._learn_machines(places)
         roster._learn_worlds(facts)
         for who in dict.fromkeys(one.who for one in seen):
             roster._learn(who)
         roster._learn_comms([fact for fact in facts if fact.name == "nccl-comm"])
+        roster._learn_places(places)
         return roster
 
     def _learn_names(self, seen: list[Observation]) -> None:
@@ -122,6 +142,52 @@ class Roster:
             host = next(iter(hosts))
             if len(hosts) == 1 and host != home and taken[host] == 1 and host not in claims:
                 self._names[home] = host
+
+    def _learn_machines(self, places: list[Placement]) -> None:
+        """Put pods on their machines. Several pods of the job on one machine stay apart: each has its own local ranks and pids."""
+        tenants: dict[str, set[str]] = defaultdict(set)
+        for one in places:
+            if one.pod and one.address:
+                self._address_of[one.address].add(node_key(one.pod))
+            if one.pod and one.hostname:
+                self._names.setdefault(node_key(one.hostname), node_key(one.pod))
+            if one.pod and one.machine:
+                tenants[one.machine].add(one.pod)
+        for machine, pods in tenants.items():
+            self._shown[node_key(machine)][machine] += 1
+            if len(pods) == 1:
+                self._move(node_key(next(iter(pods))), node_key(machine))
+
+    def _move(self, pod: str, machine: str) -> None:
+        """Let a pod and all other names of it mean its machine."""
+        others = {pod, self._names.get(pod, pod)} | {name for name, meant in self._names.items() if meant == pod}
+        self._names.update((name, machine) for name in others if name != machine)
+        self._names.pop(machine, None)
+
+    def _learn_places(self, places: list[Placement]) -> None:
+        """Number the ranks of machines that are numbered, unless anybody in the job says otherwise of any rank."""
+        found = {self.node(one.pod or one.machine): one for one in places if one.node_rank is not None and one.processes}
+        if len({one.node_rank for one in found.values()}) < len(found) or self._contradicts(found):
+            return
+        self._places = found
+        for place, one in found.items():
+            for rank in one.ranks:
+                self._nodes_of[rank] = self._nodes_of.get(rank) or {place}
+        sizes = {one.nodes * one.processes for one in found.values() if one.nodes and one.processes}
+        if len(sizes) == 1 and not self._worlds:
+            self._worlds[sizes.pop()] += 1
+
+    def _contradicts(self, found: Mapping[str, Placement]) -> bool:
+        for (place, local), ranks in self._by_local.told().items():
+            one = found.get(place or "")
+            if one is not None and isinstance(local, int) and ranks != {one.ranks.start + local}:
+                return True
+        homes = {rank: place for place, one in found.items() for rank in one.ranks}
+        return any(homes.get(rank) not in (None, *nodes) for rank, nodes in self._nodes_of.items() if nodes)
+
+    def _by_place(self, place: str | None, local: int) -> int | None:
+        one = self._places.get(place or "")
+        return one.ranks[local] if one is not None and local < len(one.ranks) else None
 
     def _learn_worlds(self, facts: list[Fact]) -> None:
         for fact in facts:
@@ -229,7 +295,8 @@ class Roster:
             if again is not None:
                 return of_rank(again)
         if local is not None:
-            return of_local(place, local)
+            rank = self._by_place(place, local)
+            return of_rank(rank) if rank is not None else of_local(place, local)
         if who.pid is not None and not who.agent:
             return of_pid(place, who.pid)
         return of_node(place) if place else None

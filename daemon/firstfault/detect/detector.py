@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ from firstfault.detect.plan import Plan
 from firstfault.detect.scanner import AnyScanner, open_scanner
 from firstfault.detect.stream_reader import StreamReader
 from firstfault.detect.twin import twin_of
-from firstfault.model import JobKey, Observation, Progress, Stream
+from firstfault.model import NO_TIME, Fact, JobKey, Observation, Progress, Stream, Who
 from firstfault.rules.catalogue import RuleSet
+from firstfault.text.pods import read_placement
 
 _GLANCE = 4096  # bytes of the end that a running stream's progress is read from
 _LAST_LOOK = 16 * 1024
@@ -82,10 +83,11 @@ class Detector:
         Observations come in the order of the stream, some of them only when later lines have shown where a statement ends. One that
         counts repeats comes again with the same id and a higher count.
         """
+        found: list[Observation] = []
         reader = self._reader
         if reader is None:
             reader = self._reader = self._new(offset)
-        found: list[Observation] = []
+            found = self._placed(reader)
         if offset > reader.end:
             found = self._leap(offset)
             reader = self._reader
@@ -198,6 +200,16 @@ class Detector:
         self._past = Counters(now.lines, 0, now.gaps + 1, now.dropped, now.cut_bytes, now.unreadable)
         self._reader = self._new(offset)
         return found
+
+    def _placed(self, reader: StreamReader) -> list[Observation]:
+        """Say where the processes of this stream stand, as far as its labels tell; it holds for the stream as a whole."""
+        placement = read_placement(self.stream.labels)
+        if placement is None:
+            return []
+        who = Who(node=placement.pod or placement.machine or None, agent=True)
+        values = {name: value for name, value in asdict(placement).items() if value not in (None, "")}
+        name = f"{self.stream.id}@0/placement"
+        return [Fact(name, "placement", reader.engine.job, who, NO_TIME, self.stream.id, 0, values)]
 
     def _unseen(self, found: Iterable[Observation]) -> list[Observation]:
         """Leave out what `flush_partial` has reported word for word."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from firstfault.model import JobKey, Stream, Who
+from firstfault.text import pods
 from firstfault.text.prefix import Prefix, read_prefix
 
 __all__ = ["Identity", "Prefix", "identify", "read_path", "read_prefix"]
@@ -59,10 +60,15 @@ _JOB_KEYS = (
     "ray.io/cluster",
     "batch.kubernetes.io/job-name",
     "job-name",
+    "kueue.x-k8s.io/pod-group-name",
+    "env.SLURM_JOB_NAME",
 )
 _NAMESPACE_KEYS = ("namespace", "k8s.namespace.name", "volcano.sh/job-namespace")
-_RUN_KEYS = ("run", "jobset.sigs.k8s.io/jobset-uid", "batch.kubernetes.io/controller-uid")
-_ATTEMPT_KEYS = ("attempt", "jobset.sigs.k8s.io/restart-attempt", "volcano.sh/job-retry-count", "k8s.container.restart_count")
+_RUN_KEYS = ("run", "jobset.sigs.k8s.io/jobset-uid", "leaderworkerset.sigs.k8s.io/group-key", pods.OWNER_UID)
+_LAUNCH_IDS = ("env.SLURM_JOB_ID", "env.TORCHELASTIC_RUN_ID", "env.PET_RDZV_ID")
+# How often the whole job was started again; what starts again within a pod is counted from there on.
+_RESTART_KEYS = ("jobset.sigs.k8s.io/restart-attempt", "volcano.sh/job-retry-count", "env.SLURM_RESTART_COUNT")
+_CONTAINER_RESTARTS = ("k8s.container.restart_count", "env.TORCHELASTIC_RESTART_COUNT")
 _NODE_KEYS = ("node", "k8s.node.name", "nodeset.slinky.slurm.net/pod-hostname", "host", "host.name", "k8s.pod.name")
 _ALIAS_KEYS = ("k8s.pod.name", "k8s.pod.ip", "host.name")
 
@@ -233,15 +239,30 @@ def _job(labels: Mapping[str, str], place: _Place) -> JobKey:
     name = _first(labels, _JOB_KEYS)
     if not name and labels.get("k8s.pod.name"):
         name = _POD_ORDINAL.sub("", labels["k8s.pod.name"])
-    attempt = _number(_first(labels, _ATTEMPT_KEYS))
-    run = _first(labels, _RUN_KEYS) or place.run
-    return JobKey(namespace, name or place.job or labels.get("__folder__") or "job", run, attempt if attempt is not None else place.attempt)
+    return JobKey(namespace, name or place.job or labels.get("__folder__") or "job", _run(labels, place), _attempt(labels, place))
+
+
+def _run(labels: Mapping[str, str], place: _Place) -> str:
+    run = _first(labels, _RUN_KEYS)
+    if not run and "jobset.sigs.k8s.io/jobset-name" not in labels:  # each Job of a JobSet has a controller's uid of its own
+        run = labels.get("batch.kubernetes.io/controller-uid", "")
+    return run or place.run or next((found for key in _LAUNCH_IDS if (found := labels.get(key, "none")) != "none"), "")
+
+
+def _attempt(labels: Mapping[str, str], place: _Place) -> int | None:
+    """Add up what was started again: the job as a whole, and what runs in this pod, which counts anew in every pod."""
+    told = _number(labels.get("attempt"))
+    if told is not None:
+        return told
+    whole, inner = _number(_first(labels, _RESTART_KEYS)), _number(_first(labels, _CONTAINER_RESTARTS))
+    inner = place.attempt if inner is None else inner
+    return None if whole is None and inner is None else (whole or 0) + (inner or 0)
 
 
 def _who(labels: Mapping[str, str], place: _Place) -> tuple[Who, frozenset[str]]:
     rank, local = _number(labels.get("rank")), _number(labels.get("local_rank"))
     fixed = frozenset(key for key in ("rank", "local_rank", "node") if labels.get(key))
-    node = _first(labels, _NODE_KEYS) or place.node or None
+    node = _first(labels, _NODE_KEYS) or place.node or labels.get("env.SLURMD_NODENAME") or None
     who = Who(
         rank=rank if rank is not None else place.rank,
         local_rank=local if local is not None else place.local_rank,
