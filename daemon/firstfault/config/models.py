@@ -9,7 +9,10 @@ from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo
 
 import re2
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
+
+from firstfault.config.identity import Identity
+from firstfault.config.section import Section
 
 LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*\Z")
 HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")
@@ -105,12 +108,6 @@ SeverityName = Literal["critical", "warning", "info"]
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 StaticLabels = Annotated[dict[str, str], AfterValidator(_static_labels)]
 SourceName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
-
-
-class Section(BaseModel):
-    """Refuse what it does not know, and never change once loaded."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 class FilesSource(Section):
@@ -432,6 +429,7 @@ class Config(Section):
     """Everything firstfault run can be told."""
 
     sources: Sources = Field(Sources(), description="Where log lines come from.")
+    identity: Identity = Field(Identity(), description="What tells the job of what is read.")
     rules: Rules = Field(Rules(), description="The entries that failures are recognised by.")
     jobs: Jobs = Field(Jobs(), description="How jobs belong together.")
     incidents: Incidents = Field(Incidents(), description="When an incident settles, pages and closes.")

@@ -19,6 +19,7 @@ OWNER_UID = "firstfault.owner_uid"  # of the object that made all pods of the jo
 GPUS = "firstfault.gpus"  # how many accelerators a pod was given
 PROCESSES = "firstfault.processes_per_node"  # as configured
 ENV = "env."
+NO_ENVIRONMENT: Mapping[str, str] = {}
 
 _PREFIXES = (
     "jobset.sigs.k8s.io/",

@@ -178,7 +178,7 @@ class Daemon:
         with suppress(OSError):  # a full disk: commands then need --url
             folder.write_beacon(self._store.folder, self.url)
         self._worker.start()
-        self._sources = make_sources(self.config, self._handover, self._telemetry, self._clock)
+        self._sources = make_sources(self.config, self._handover, self._telemetry, self._clock, self._environ)
         for source in self._sources:
             source.start(self._positions.get(source.name, []))
         self._starting = None
