@@ -190,9 +190,34 @@ class Progress:
     values: Mapping[str, float] = field(default_factory=dict)  # of the last step line: loss, grad_norm, ...
     offset: int = 0  # position in the stream that this summary speaks of
     losses: tuple[float | None, ...] = ()  # of `steps`, where their lines print one
+    final: bool = False  # of a stream that is over: nothing newer will come
 
 
 Observation = Event | Fact | Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A stream is over: what its speakers were seen doing on the way no longer counts, only what was summed up of it as a whole."""
+
+    id: str  # "<stream>@<offset>/ended/<namespace>/<job>"
+    job: JobKey  # one of those that were told of the stream's speakers
+    stream: str
+    offset: int  # of its end
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a matcher found in one stream at one go, for a correlator."""
+
+    observations: tuple[Observation, ...] = ()
+    words: tuple[Progress, ...] = ()  # what speakers were last seen doing; the newest of each replaces older ones
+    ended: tuple[Ended, ...] = ()
+    over: str = ""  # id of the stream, where it is over
+    partial: int | None = None  # said of a line that was not finished, when the stream was read up to here: may be said otherwise later
+
+    def __bool__(self) -> bool:
+        return bool(self.observations or self.words or self.ended or self.over)
 
 
 @dataclass(frozen=True, slots=True)

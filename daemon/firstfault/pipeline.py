@@ -7,15 +7,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from firstfault import matching
 from firstfault.correlate.incident import Correlator, Limits
-from firstfault.detect import flight
-from firstfault.detect.detector import Detector, make_scanner
 from firstfault.detect.flight_pickle import Limits as DumpLimits
-from firstfault.errors import InputError
-from firstfault.model import Attempt, Batch, Change, Diagnosis, Event, Fact, Incident, Inputs, Observation, Progress, Stream
+from firstfault.matching import Matching
+from firstfault.model import Attempt, Batch, Change, Diagnosis, Event, Findings, Incident, Inputs, Observation, Stream
 from firstfault.rules.catalogue import RuleSet
-
-_SPARE = 16  # streams of healthy jobs that are summarised at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,96 +26,59 @@ class Settings:
 
 
 class Pipeline:
-    """Feed batches, advance the clock, read incidents. Not thread safe: one thread drives it."""
+    """Feed batches, advance the clock, read incidents: a matcher and a correlator in one. Not thread safe: one thread drives it.
+
+    What other matchers found comes in by `told`.
+    """
 
     def __init__(self, rules: RuleSet, settings: Settings | None = None) -> None:
-        self.rules = rules
         self.settings = settings or Settings()
-        self.scanner = make_scanner(rules, self.settings.cache)
+        self.matching = Matching(rules, matching.Settings(self.settings.cache, self.settings.progress_secs, self.settings.dump_limits))
         self.correlator = Correlator(rules, self.settings.limits)
-        self._detectors: dict[str, Detector] = {}
-        self._stale: dict[str, float] = {}  # stream id -> when its progress was last summarised
-        self._moved: dict[str, None] = {}  # streams with news since, in the order in which it came
-        self._ended = Inputs()  # of streams that are closed and let go
         self._unattributed: set[str] = set()
-        self._jobs: set[tuple[str, str]] = set()  # namespace and job of all that was observed
-        self._dumps: list[tuple[Stream, list[Fact]]] = []  # until it is known which job they are of
         self._now: float | None = None  # the latest moment anybody told; None for saved logs
         self.heard: Callable[[Sequence[Observation]], None] = _nobody  # told of all that was observed, before it is judged
 
+    @property
+    def rules(self) -> RuleSet:
+        """The entries in use."""
+        return self.matching.rules
+
+    @property
+    def scanner(self) -> Any:
+        """What looks for their patterns."""
+        return self.matching.scanner
+
     def feed(self, batch: Batch) -> list[Change]:
         """Read one batch; changes that depend on time come from `advance`."""
-        detector = self._detector(batch.stream)
-        observations = detector.feed(batch.data, batch.offset, batch.arrived if batch.written is None else batch.written)
-        self._moved.setdefault(batch.stream.id)
-        if batch.final:
-            observations = [*observations, *detector.close()]
-        changes = self._observe(observations, batch.arrived)
-        if batch.final:
-            self._last_words(detector.progress(whole=True), ended=batch.stream.id)
-            self._let_go(batch.stream.id)
-        return changes
+        return self._take(self.matching.feed(batch), batch.arrived)
 
     def artifact(self, stream: Stream, kind: str, data: bytes) -> list[Change]:
-        """Read a dump that lies beside saved logs; `InputError` where it cannot be read, after which everything goes on.
-
-        What a flight recorder dumped counts from `finish` on, when all logs are known.
-        """
-        if kind != "flight-recorder":
-            return self.feed(Batch(stream, data, 0, None, final=True))  # torchelastic's error file: one line that holds a traceback
-        self._ended = replace(self._ended, streams=self._ended.streams + 1, bytes=self._ended.bytes + len(data))
-        try:
-            self._dumps.append((stream, flight.read(stream, data, self.settings.dump_limits)))
-        except InputError:
-            self._dumps.append((stream, flight.unread(stream)))
-            raise
-        return []
+        """Read a dump that lies beside saved logs; `InputError` where it cannot be read, after which everything goes on."""
+        return self._take(self.matching.artifact(stream, kind, data), None)
 
     def quiet(self, stream_id: str) -> list[Change]:
         """Read an unterminated last line, since nothing followed it for a while."""
-        detector = self._detectors.get(stream_id)
-        return self._observe(detector.flush_partial(), None) if detector else []
+        return self._take(self.matching.quiet(stream_id), None)
+
+    def told(self, found: Findings, now: float | None = None, seen: float | None = None) -> list[Change]:
+        """Take what another matcher found, in any order and as often as it comes; `seen` is when that matcher saw it."""
+        self._note(found.observations, now)
+        if found.words:
+            self.heard(found.words)
+        self.correlator.told(found, self._now, seen)
+        return []
 
     def advance(self, now: float) -> list[Change]:
         """Let time pass: summarise what moved, then settle, recover and close what is due."""
         self._now = now
-        for stream_id in self._due(now):
-            self._stale[stream_id] = now
-            del self._moved[stream_id]
-            self._last_words(self._detectors[stream_id].progress())
+        self._take(self.matching.summaries(now, self.correlator.attention()), now)
         return self.correlator.advance(now)
-
-    def _due(self, now: float) -> list[str]:
-        """Return the streams to summarise: all of jobs that are judged, and of healthy ones a few at a time, those that waited longest."""
-        attention = self.correlator.attention()
-        found, others = [], _SPARE
-        for stream_id in self._moved:
-            secs = self._patience(stream_id, attention)
-            if secs is None and others <= 0:
-                if not attention:
-                    break
-                continue
-            if now - self._stale.get(stream_id, float("-inf")) >= (self.settings.progress_secs if secs is None else secs):
-                found.append(stream_id)
-                others -= secs is None
-        return sorted(found)
-
-    def _patience(self, stream_id: str, attention: Mapping[tuple[str, str], float]) -> float | None:
-        """Return how old a stream's summary may be; None where no job that may speak in it is in need of one."""
-        if not attention:
-            return None
-        job = self._detectors[stream_id].job
-        secs = attention.get((job.namespace, job.job)) if job is not None else min(attention.values())
-        return None if secs is None else max(secs, self.settings.progress_secs)
 
     def finish(self, now: float | None = None) -> list[Change]:
         """Close every stream and settle everything."""
-        for stream_id in sorted(self._detectors):
-            detector = self._detectors[stream_id]
-            self._observe(detector.close(), now)
-            self._last_words(detector.progress(whole=True), ended=stream_id)
-        self._observe(flight.settle(self._dumps, self._jobs), now)
-        self._dumps = []
+        for found in self.matching.finish():
+            self._take(found, now)
         return self.correlator.finish(now)
 
     def diagnosis(self) -> Diagnosis:
@@ -127,13 +87,7 @@ class Pipeline:
 
     def inputs(self) -> Inputs:
         """Return how much was read."""
-        open_ones = [detector.counters() for detector in self._detectors.values()]
-        return Inputs(
-            self._ended.streams + len(open_ones),
-            self._ended.lines + sum(one.lines for one in open_ones),
-            self._ended.bytes + sum(one.bytes for one in open_ones),
-            len(self._unattributed),
-        )
+        return replace(self.matching.inputs(), unattributed_events=len(self._unattributed))
 
     def incidents(self) -> tuple[Incident, ...]:
         """Return all incidents."""
@@ -144,66 +98,45 @@ class Pipeline:
 
     def reload(self, rules: RuleSet) -> None:
         """Take new entries without losing windows; events keep the entry that matched them."""
-        scanner = make_scanner(rules, self.settings.cache)
-        self.rules, self.scanner = rules, scanner
+        self.matching.reload(rules)
         self.correlator.rules = rules
-        for detector in self._detectors.values():
-            detector.use(rules, scanner)
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state needed to go on after a restart, as plain values."""
         return {
             "version": 1,
             "correlator": self.correlator.snapshot(),
-            "detectors": {stream_id: detector.snapshot() for stream_id, detector in self._detectors.items()},
-            "ended": [self._ended.streams, self._ended.lines, self._ended.bytes],
+            **self.matching.snapshot(),
             "unattributed": sorted(self._unattributed),
         }
 
     def restore(self, saved: Mapping[str, Any], streams: Iterable[Stream]) -> None:
         """Take a snapshot back; `streams` are those that go on being read."""
         self.correlator.restore(saved["correlator"])
-        for stream in streams:
-            if stream.id in saved["detectors"]:
-                self._detector(stream).restore(saved["detectors"][stream.id])
-        self._ended = Inputs(*saved["ended"])
+        self.matching.restore(saved, streams)
         self._unattributed = set(saved["unattributed"])
 
-    def _detector(self, stream: Stream) -> Detector:
-        if stream.id not in self._detectors:
-            self._detectors[stream.id] = Detector(stream, self.rules, self.scanner)
-        return self._detectors[stream.id]
+    def _take(self, found: Findings, now: float | None) -> list[Change]:
+        """Take what our own matcher found, which comes in order and once."""
+        changes = self._observe(found.observations, now)
+        if found.words:
+            self.heard(found.words)
+        if found.over:
+            self.correlator.words_ended(found.over)
+        self.correlator.last_words(found.words)
+        return changes
 
-    def _observe(self, observations: Iterable[Observation], now: float | None) -> list[Change]:
-        seen = list(observations)
-        if seen:
-            self.heard(seen)
-        for one in seen:
-            self._jobs.add((one.job.namespace, one.job.job))
-            if (
-                isinstance(one, Event)
-                and one.who.rank is None
-                and one.who.local_rank is None
-                and one.who.node is None
-                and one.who.pid is None
-            ):
+    def _observe(self, observations: Sequence[Observation], now: float | None) -> list[Change]:
+        self._note(observations, now)
+        return self.correlator.observe(observations, self._now)
+
+    def _note(self, observations: Sequence[Observation], now: float | None) -> None:
+        if observations:
+            self.heard(observations)
+        for one in observations:
+            if isinstance(one, Event) and not matching.attributed(one):
                 self._unattributed.add(one.id)
         self._now = now if now is not None else self._now
-        return self.correlator.observe(seen, self._now)
-
-    def _last_words(self, summaries: Sequence[Progress], ended: str | None = None) -> None:
-        if summaries:
-            self.heard(summaries)
-        if ended is not None:
-            self.correlator.words_ended(ended)
-        self.correlator.last_words(summaries)
-
-    def _let_go(self, stream_id: str) -> None:
-        counters = self._detectors.pop(stream_id).counters()
-        self._moved.pop(stream_id, None)
-        self._stale.pop(stream_id, None)
-        ended = self._ended
-        self._ended = Inputs(ended.streams + 1, ended.lines + counters.lines, ended.bytes + counters.bytes)
 
 
 def _nobody(observations: Sequence[Observation]) -> None:

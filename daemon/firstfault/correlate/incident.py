@@ -13,7 +13,7 @@ from firstfault.correlate.attempts import cut
 from firstfault.correlate.suspects import Suspect
 from firstfault.correlate.verdict import Decision, decide_all
 from firstfault.correlate.window import Window
-from firstfault.model import FAULT_ROLES, Attempt, Change, ChangeKind, Event, Fact, Incident, JobKey, Observation, Progress
+from firstfault.model import FAULT_ROLES, Attempt, Change, ChangeKind, Ended, Event, Fact, Findings, Incident, JobKey, Observation, Progress
 from firstfault.rules.catalogue import RuleSet
 
 _QUIET_FACTS = frozenset(
@@ -61,10 +61,13 @@ class _Run:
     key: JobKey
     seen: dict[str, Observation] = field(default_factory=dict)
     latest: dict[tuple, Progress] = field(default_factory=dict)  # by stream and speaker
+    over: dict[str, int] = field(default_factory=dict)  # streams of other matchers that are over, with their end
+    partial: dict[str, int] = field(default_factory=dict)  # ids of what was said of unfinished lines, with how far the stream was read
     dirty: bool = False  # evidence of failure is new
     stirred: bool = False  # something else is
     judged_at: float = -math.inf
     evidence_at: float | None = None  # wall clock of the last evidence of failure
+    seen_at: float | None = None  # when a matcher saw that evidence; earlier where it took long to get here
     incidents: dict[Place, Incident] = field(default_factory=dict)
     attempts: tuple[Attempt, ...] = ()
     dropped: int = 0
@@ -93,18 +96,41 @@ class Correlator:
         for one in observations:
             if run is None or one.job is not job:
                 job, run = one.job, self._run(one.job)
-            if self._remember(run, one) and _is_evidence(one):
-                run.dirty = True
-                run.evidence_at = now if now is not None else run.evidence_at
-            elif run.incidents:
-                run.stirred = True
+            self._learn(run, one, now, now)
         return []
+
+    def _learn(self, run: _Run, one: Observation, now: float | None, seen: float | None) -> None:
+        if self._remember(run, one) and _is_evidence(one):
+            run.dirty = True
+            run.evidence_at = now if now is not None else run.evidence_at
+            run.seen_at = seen if seen is not None else run.seen_at
+        elif run.incidents:
+            run.stirred = True
+
+    def told(self, found: Findings, now: float | None = None, seen: float | None = None) -> None:
+        """Take what another matcher found at `seen`, in any order and as often as it comes."""
+        for one in found.observations:
+            run = self._run(one.job)
+            if _supersedes(run, one, found.partial):
+                self._learn(run, one, now, seen)
+        for end in found.ended:
+            run = self._run(end.job)
+            run.over[end.stream] = max(end.offset, run.over.get(end.stream, 0))
+            self._end_words(run, end)
+        self.last_words(found.words)
+
+    def _end_words(self, run: _Run, end: Ended) -> None:
+        for name, place in self._spoken.get(end.stream, ()):
+            if name == (end.job.namespace, end.job.job) and place in run.latest and not run.latest[place].final:
+                del run.latest[place]
+                run.stirred = run.stirred or bool(run.incidents)
 
     def last_words(self, summaries: Iterable[Progress]) -> None:
         """Take what each speaker was last seen doing; the newest of a stream's speaker replaces the one before."""
         for one in summaries:
             run = self._run(one.job)
-            if run.latest.get(place := speaker(one)) != one:
+            known = run.latest.get(place := speaker(one))
+            if known != one and not _older(one, known) and (one.final or one.stream not in run.over):
                 run.latest[place] = one
                 run.stirred = run.stirred or bool(run.incidents)
                 self._spoken[one.stream].add(((one.job.namespace, one.job.job), place))
@@ -255,7 +281,9 @@ class Correlator:
         self, run: _Run, number: Place, window: Window, decision: Decision, known: Incident | None, now: float | None
     ) -> Incident:
         opened = decision.opened_at
-        historic = known.historic if known else bool(now is not None and opened is not None and now - opened > self.limits.historic_secs)
+        # What waited on its way to us was news when a matcher saw it, and still is.
+        sight = now if now is None or run.seen_at is None else min(now, run.seen_at)
+        historic = known.historic if known else bool(sight is not None and opened is not None and sight - opened > self.limits.historic_secs)
         return Incident(
             id=incident_id(window.key, number[2]),
             key=window.key,
@@ -350,6 +378,32 @@ def incident_id(key: JobKey, ordinal: int) -> str:
 def speaker(one: Progress) -> tuple:
     """Return what makes two summaries speak of one speaker of one stream, wherever in the stream they were made."""
     return one.stream, one.job, one.who.rank, one.who.local_rank, one.who.node, one.who.pid, one.who.agent
+
+
+def _older(one: Progress, known: Progress | None) -> bool:
+    return known is not None and (one.final, one.offset) < (known.final, known.offset)
+
+
+def _supersedes(run: _Run, one: Observation, partial: int | None) -> bool:
+    """Tell whether an observation says at least as much as what is known under its id.
+
+    What was said of an unfinished line gives way to what was said of it later; of repeats that are counted, the highest count holds.
+    """
+    known = run.seen.get(one.id)
+    before = run.partial.get(one.id)
+    if known is None or before is not None:
+        if partial is None:
+            run.partial.pop(one.id, None)
+            return known is None or not _counts_less(one, known)
+        if before is not None and partial < before:
+            return False
+        run.partial[one.id] = partial
+        return True
+    return partial is None and not _counts_less(one, known)
+
+
+def _counts_less(one: Observation, known: Observation) -> bool:
+    return isinstance(one, Event) and isinstance(known, Event) and one.count < known.count
 
 
 def _attempt_of(key: JobKey) -> tuple[str, int]:

@@ -14,7 +14,10 @@ def dump_run(run: Any) -> dict[str, Any]:
         "key": dump(run.key),
         "seen": [dump(one) for one in run.seen.values()],
         "latest": [dump(one) for one in run.latest.values()],
+        "over": run.over,
+        "partial": run.partial,
         "evidence_at": run.evidence_at,
+        "seen_at": run.seen_at,
         "incidents": [[*place, dump(incident)] for place, incident in run.incidents.items()],
         "dropped": run.dropped,
     }
@@ -28,6 +31,7 @@ def load_run(saved: Mapping[str, Any], kind: Any) -> Any:
     run.seen = {one.id: one for one in map(load, saved["seen"])}
     run.latest = {speaker(one): one for one in map(load, saved["latest"])}
     run.evidence_at, run.dropped = saved["evidence_at"], saved["dropped"]
+    run.over, run.partial, run.seen_at = dict(saved.get("over", {})), dict(saved.get("partial", {})), saved.get("seen_at")
     run.incidents = {(name, number, ordinal): load(incident) for name, number, ordinal, incident in saved["incidents"]}
     run.dirty = bool(run.incidents)
     return run

@@ -146,6 +146,11 @@ class Detector:
         reader = self._reader
         return None if reader is None or reader.enveloped else reader.engine.job
 
+    @property
+    def end(self) -> int:
+        """The position in the stream up to which it was read."""
+        return self._reader.end if self._reader is not None else 0
+
     def counters(self) -> Counters:
         """Return how much was read so far."""
         reader, past = self._reader, self._past

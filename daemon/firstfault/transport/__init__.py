@@ -1,0 +1,1 @@
+"""The way from matchers to correlators: what travels, and what carries it."""
