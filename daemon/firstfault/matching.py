@@ -25,6 +25,7 @@ class Settings:
     cache: Path | None = None  # where the compiled pattern database is kept; None: the user's cache folder
     progress_secs: float = 5.0  # how old the summary of a stream must be before another one is made
     dump_limits: DumpLimits = field(default_factory=DumpLimits)  # how large one flight-recorder dump may be
+    closest_secs: float | None = None  # the same for jobs that are looked at closely; None: as for others
     spare: int = _SPARE  # streams of healthy jobs that are summarised in one go
 
 
@@ -128,7 +129,9 @@ class Matching:
                 self._detector(stream).restore(saved["detectors"][stream.id])
         self._ended = Inputs(*saved["ended"])
         told = saved.get("told", {})
-        self._told = {stream_id: {(space, job) for space, job in names} for stream_id, names in told.items() if stream_id in self._detectors}
+        self._told = {
+            stream_id: {(space, job) for space, job in names} for stream_id, names in told.items() if stream_id in self._detectors
+        }
 
     def drop(self, stream_ids: Iterable[str]) -> None:
         """Forget streams that somebody else reads on from where their positions were stored."""
@@ -180,7 +183,8 @@ class Matching:
             return None
         job = self._detectors[stream_id].job
         secs = attention.get((job.namespace, job.job)) if job is not None else min(attention.values())
-        return None if secs is None else max(secs, self.settings.progress_secs)
+        closest = self.settings.progress_secs if self.settings.closest_secs is None else self.settings.closest_secs
+        return None if secs is None else max(secs, closest)
 
     def _let_go(self, stream_id: str) -> None:
         counters = self._detectors.pop(stream_id).counters()
@@ -194,5 +198,3 @@ def attributed(observation: Observation) -> bool:
     """Tell whether an observation says anything of who speaks."""
     who = observation.who
     return not (who.rank is None and who.local_rank is None and who.node is None and who.pid is None)
-
-

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from bench import arrival, cases
 
 from firstfault.matching import Matching
-from firstfault.model import Batch, Event, Fact, Findings, JobKey, Line, Progress, Stamp, Who
+from firstfault.model import Event, Findings, JobKey, Line, Stamp, Who
 from firstfault.pipeline import Pipeline
-from firstfault.store.plainjson import load
-from firstfault.topology.border import make_cover
 from firstfault.transport import wire
 from tests.invariance.sample import some_cases
 

@@ -10,28 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from firstfault.correlate.attempts import cut
+from firstfault.correlate.evidence import is_evidence
 from firstfault.correlate.suspects import Suspect
 from firstfault.correlate.verdict import Decision, decide_all
 from firstfault.correlate.window import Window
-from firstfault.model import FAULT_ROLES, Attempt, Change, ChangeKind, Ended, Event, Fact, Findings, Incident, JobKey, Observation, Progress
+from firstfault.model import Attempt, Change, ChangeKind, Ended, Event, Findings, Incident, JobKey, Observation, Progress
 from firstfault.rules.catalogue import RuleSet
-
-_QUIET_FACTS = frozenset(
-    {
-        "binding",
-        "nccl-comm",
-        "host-address",
-        "world-size",
-        "run-id",
-        "setting",
-        "version",
-        "layout",
-        "start",
-        "note",
-        "checkpoint",
-        "placement",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +84,7 @@ class Correlator:
         return []
 
     def _learn(self, run: _Run, one: Observation, now: float | None, seen: float | None) -> None:
-        if self._remember(run, one) and _is_evidence(one):
+        if self._remember(run, one) and is_evidence(one):
             run.dirty = True
             run.evidence_at = now if now is not None else run.evidence_at
             run.seen_at = seen if seen is not None else run.seen_at
@@ -212,7 +196,7 @@ class Correlator:
 
     def _forget(self, run: _Run) -> None:
         """Drop the oldest summaries and quiet facts first; events and evidence last."""
-        order = sorted(run.seen.values(), key=lambda one: (_is_evidence(one), not isinstance(one, Progress)))
+        order = sorted(run.seen.values(), key=lambda one: (is_evidence(one), not isinstance(one, Progress)))
         surplus = len(run.seen) - int(self.limits.most_observations * 0.9)
         for one in order[:surplus]:
             del run.seen[one.id]
@@ -283,7 +267,9 @@ class Correlator:
         opened = decision.opened_at
         # What waited on its way to us was news when a matcher saw it, and still is.
         sight = now if now is None or run.seen_at is None else min(now, run.seen_at)
-        historic = known.historic if known else bool(sight is not None and opened is not None and sight - opened > self.limits.historic_secs)
+        historic = (
+            known.historic if known else bool(sight is not None and opened is not None and sight - opened > self.limits.historic_secs)
+        )
         return Incident(
             id=incident_id(window.key, number[2]),
             key=window.key,
@@ -408,12 +394,6 @@ def _counts_less(one: Observation, known: Observation) -> bool:
 
 def _attempt_of(key: JobKey) -> tuple[str, int]:
     return key.run, key.attempt or 0
-
-
-def _is_evidence(one: Observation) -> bool:
-    if isinstance(one, Event):
-        return one.role in FAULT_ROLES
-    return isinstance(one, Fact) and one.name not in _QUIET_FACTS
 
 
 def _material(before: Incident, after: Incident) -> bool:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
-from firstfault.model import Batch, Stream
+from firstfault.model import Batch, Findings, Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,22 @@ class Forget:
     stream_id: str
 
 
-Delivery = Read | Quiet | Forget
+@dataclass(frozen=True, slots=True, eq=False)
+class News:
+    """What other matchers found, on its way to the correlator.
+
+    `done` is called once, from the pipeline's thread: with True when nothing of it can be lost any more, with False where it could not be
+    stored now and must be brought again later. With `lines` that is after the next commit; without, after the next checkpoint, for then
+    whoever brings it can bring it again after a crash.
+    """
+
+    found: Sequence[tuple[Findings, float | None]]  # with the time at which each was seen, seconds UTC
+    done: Callable[[bool], None]
+    lines: bytes = b""  # the same as items of the wire format, one a line
+    size: int = 0  # bytes it counts for in the hand-over
+
+
+Delivery = Read | Quiet | Forget | News
 
 
 class Handover:
@@ -197,6 +212,18 @@ class Handover:
         """Queue the news that a position can be dropped."""
         self._put(Forget(stream_id), 0)
 
+    def news(self, news: News) -> None:
+        """Queue what other matchers found; wait while the queue is full."""
+        self._put(news, news.size)
+
+    def offer(self, news: News) -> bool:
+        """Queue what other matchers found; False, and nothing happens, where the queue is full or closed."""
+        with self._filled:
+            if self._closed or not self._fits(news.size):
+                return False
+            self._add(news, news.size)
+            return True
+
     def get(self, timeout: float | None = None) -> Delivery | None:
         """Return the next item in order; None after `timeout` seconds without one, or when closed and empty."""
         with self._filled:
@@ -207,6 +234,8 @@ class Handover:
             if isinstance(item, Read):
                 self._bytes -= len(item.batch.data)
                 self._count(item, -1)
+            elif isinstance(item, News):
+                self._bytes -= item.size
             self._emptied.notify()
             return item
 
@@ -232,11 +261,14 @@ class Handover:
             self._emptied.wait_for(lambda: self._closed or self._fits(size))
             if self._closed:
                 raise StoppedError
-            self._items.append(item)
-            self._bytes += size
-            if isinstance(item, Read):
-                self._count(item, 1)
-            self._filled.notify()
+            self._add(item, size)
+
+    def _add(self, item: Delivery, size: int) -> None:
+        self._items.append(item)
+        self._bytes += size
+        if isinstance(item, Read):
+            self._count(item, 1)
+        self._filled.notify()
 
     def _count(self, item: Read, change: int) -> None:
         name = item.batch.stream.id

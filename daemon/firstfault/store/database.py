@@ -126,6 +126,11 @@ class Store:
             return None
         return plainjson.load(zstandard.decompress(body))
 
+    def journal(self) -> Iterator[bytes]:
+        """Yield what other matchers told since the state was saved, oldest first."""
+        for (body,) in self._rows("SELECT body FROM journal ORDER BY seq"):
+            yield zstandard.decompress(body)
+
     def incidents(self, wanted: IncidentFilter | None = None) -> list[IncidentRecord]:
         """Return incidents, newest first."""
         return self._incident_records(self._rows(*queries.incidents(wanted or IncidentFilter())))

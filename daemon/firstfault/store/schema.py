@@ -56,7 +56,11 @@ CREATE INDEX dead_letters_given_up ON dead_letters (given_up);
 CREATE TABLE contexts (incident TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;
 """
 
-MIGRATIONS: tuple[str, ...] = (FIRST, SECOND)  # each leads from its index to the next version; never edit one that was released
+THIRD = """
+CREATE TABLE journal (seq INTEGER PRIMARY KEY, stored REAL NOT NULL, body BLOB NOT NULL);
+"""
+
+MIGRATIONS: tuple[str, ...] = (FIRST, SECOND, THIRD)  # each leads from its index to the next version; never edit one that was released
 VERSION = len(MIGRATIONS)
 
 

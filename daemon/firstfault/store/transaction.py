@@ -51,6 +51,15 @@ class Transaction:
         rows = [self._event_row(event, now) for event in events]
         self._db.executemany("INSERT OR REPLACE INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
+    def add_journal(self, lines: Iterable[bytes], now: float) -> None:
+        """Keep what other matchers told until the state that holds it is saved."""
+        rows = [(now, zstandard.compress(one, 1)) for one in lines]
+        self._db.executemany("INSERT INTO journal (stored, body) VALUES (?, ?)", rows)
+
+    def clear_journal(self) -> None:
+        """Forget what other matchers told: the saved state holds it."""
+        self._db.execute("DELETE FROM journal")
+
     def put_change(self, change: Change, family: str) -> None:
         """Keep an incident as it is after a change, and the change as a step of its life."""
         one = change.incident

@@ -41,6 +41,9 @@ class _Waiting:
     positions: dict[str, Position] = field(default_factory=dict)
     forgotten: set[str] = field(default_factory=set)
     contexts: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # by incident
+    journal: list[bytes] = field(default_factory=list)  # what other matchers told since the last commit
+    answers: list[Callable[[bool], None]] = field(default_factory=list)  # to give when that is stored
+    later: list[Callable[[bool], None]] = field(default_factory=list)  # to give after the next checkpoint
 
     def count(self) -> int:
         return len(self.changes) + len(self.events)
@@ -49,6 +52,7 @@ class _Waiting:
         self.changes.clear()
         self.events.clear()
         self.contexts.clear()
+        self.journal.clear()
         if whole:
             self.positions.clear()
             self.forgotten.clear()
@@ -77,6 +81,7 @@ class Keeper:
         self._retry_at = 0.0
         self._checked_at = clock.monotonic()
         self._cost = 0.0  # seconds of the last checkpoint
+        self._told = False  # other matchers told something since
 
     def waiting(self) -> int:
         """Return how many records wait."""
@@ -113,10 +118,25 @@ class Keeper:
         """Keep what an incident's attempt was made of."""
         self._waiting.contexts[incident] = context
 
+    def told(self, lines: bytes, done: Callable[[bool], None]) -> None:
+        """Answer `done` when what other matchers told is stored: with `lines` in the next commit, else with the next checkpoint."""
+        if lines:
+            self._waiting.journal.append(lines)
+            self._waiting.answers.append(done)
+        else:
+            self._waiting.later.append(done)
+        self._told = True
+
+    def owes(self) -> bool:
+        """Tell whether somebody waits for a commit."""
+        return bool(self._waiting.answers)
+
     def due(self) -> bool:
         """Tell whether a checkpoint is due."""
         waiting = self._waiting
-        moved = waiting.positions or waiting.forgotten or waiting.count() or (self._memory is not None and self._memory.moved())
+        moved = (
+            waiting.positions or waiting.forgotten or waiting.count() or self._told or (self._memory is not None and self._memory.moved())
+        )
         return bool(moved) and self._clock.monotonic() - self._checked_at >= max(self._checkpoint_secs, self._cost * COST_SHARE)
 
     def commit(self) -> bool:
@@ -129,6 +149,7 @@ class Keeper:
 
     def _try(self, whole: bool, force: bool) -> bool:
         if not force and self._clock.monotonic() < self._retry_at:
+            self._answer(False)
             return False
         try:
             self._write(whole)
@@ -137,6 +158,7 @@ class Keeper:
         if self._failures:
             self._happenings.store_recovered()
         self._failures = 0
+        self._answer(True, whole)
         return True
 
     def _write(self, whole: bool) -> None:
@@ -156,14 +178,30 @@ class Keeper:
                 tx.put_snapshot(SNAPSHOT, SNAPSHOT_VERSION, state, now)
                 tx.put_positions(waiting.positions.values(), now)
                 tx.drop_positions(waiting.forgotten)
+                tx.clear_journal()
+            else:
+                tx.add_journal(waiting.journal, now)
         waiting.clear(whole)
         if self._memory:
             self._memory.written()
         if whole:
+            self._told = False
             self._checked_at = self._clock.monotonic()
             self._cost = self._checked_at - started
 
+    def _answer(self, stored: bool, whole: bool = False) -> None:
+        """Answer those who wait; after a failure they bring it again, and what they brought is no longer ours to keep."""
+        waiting = self._waiting
+        answers = [*waiting.answers, *(waiting.later if whole else ())]
+        waiting.answers.clear()
+        waiting.journal.clear()
+        if whole:
+            waiting.later.clear()
+        for done in answers:
+            done(stored)
+
     def _failed(self, error: StoreError) -> bool:
+        self._answer(False)
         self._happenings.store_failed(error, self._failures == 0)
         if isinstance(error, CorruptError) and self._failures == 0:
             self._start_over()

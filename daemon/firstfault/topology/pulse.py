@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from firstfault.correlate.incident import Correlator, Limits
-from firstfault.model import Change, Fact, Observation, Progress
+from firstfault.model import Change, Fact, Findings, Observation, Progress
 from firstfault.rules.catalogue import RuleSet
 from firstfault.telemetry.jobs import Pulse
 
@@ -29,6 +29,10 @@ class Listening(Correlator):
         seen = list(observations)
         self._note_sizes(seen)
         return super().observe(seen, now)
+
+    def told(self, found: Findings, now: float | None = None, seen: float | None = None) -> None:
+        self._note_sizes(found.observations)
+        super().told(found, now, seen)
 
     def last_words(self, summaries: Iterable[Progress]) -> None:
         told = list(summaries)

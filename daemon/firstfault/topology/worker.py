@@ -17,7 +17,7 @@ from firstfault.model import Change, Event, Incident
 from firstfault.rules.catalogue import RuleSet
 from firstfault.sinks.policy import policy_of
 from firstfault.sinks.recurrence import is_recurrence
-from firstfault.sources.base import Delivery, Forget, Handover, Quiet, Read
+from firstfault.sources.base import Delivery, Forget, Handover, News, Quiet, Read
 from firstfault.topology.border import Border
 from firstfault.topology.families import Families
 from firstfault.topology.keeper import Keeper, Owed
@@ -26,10 +26,14 @@ from firstfault.topology.machine import Machine
 from firstfault.topology.memory import Memory
 from firstfault.topology.restore import position_of
 from firstfault.topology.vintage import Vintage
+from firstfault.transport import wire
+from firstfault.transport.base import Publisher
 
 TICK_SECS, NEWS_SECS = 0.25, 0.05  # between two judgements, without and with new events
 BUSY_SHARE, IDLE_SHARE = 4.0, 1.0  # of the time the last judging took, until the next one: with lines waiting, and with none
 MOST_A_TURN = 256  # deliveries between two looks at the clock
+FLUSH_SECS = 1.0  # how long a checkpoint waits until what was published is safe
+LAST_FLUSH_SECS = 5.0  # the same for the last one
 
 
 class Happenings(Protocol):
@@ -60,6 +64,7 @@ class Worker:
         publish: Callable[[list[Ruling]], None],
         owed: Callable[[Change], Owed] = lambda change: (),
         memory: Memory | None = None,
+        publisher: Publisher | None = None,
     ) -> None:
         self.machine = machine
         self.families = families
@@ -74,6 +79,8 @@ class Worker:
         self._memory = memory
         if memory is not None:
             machine.heard = lambda observations: memory.hear(observations, clock.now())
+        self._publisher = publisher
+        self._flush_at = clock.monotonic()  # not before this is it asked again whether what was published is safe
         self._orders: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._stop = threading.Event()
         self._next_tick = clock.monotonic() + TICK_SECS
@@ -117,12 +124,37 @@ class Worker:
     def turn(self, wait_secs: float) -> bool:
         """Do one round of work; False where there was nothing to take. Called by the thread, and by tests."""
         changes: list[Change] = []
-        took = self._take(changes, wait_secs)
+        took = self._take(changes, wait_secs) if self._has_room(wait_secs) else False
         self._obey()
         if self._clock.monotonic() >= self._next_tick:
             changes += self._advance()
         self._settle(changes)
         return took
+
+    def _has_room(self, wait_secs: float) -> bool:
+        """Tell whether findings can be published; where not, logs wait unread."""
+        if self._publisher is None or self._publisher.ready():
+            return True
+        if wait_secs:
+            self._stop.wait(wait_secs)
+        return False
+
+    def _publish_found(self) -> None:
+        """Send what was found to where it is judged."""
+        found = self.machine.take_findings() if self._publisher is not None else []
+        if found and self._publisher is not None:
+            now = self._clock.now()
+            self._publisher.publish([item for one in found for item in wire.write(one, self._border.cover, now)])
+
+    def _is_safe(self, within_secs: float) -> bool:
+        """Tell whether everything published so far outlives a crash; only then may positions be stored."""
+        if self._publisher is None:
+            return True
+        if self._clock.monotonic() < self._flush_at:
+            return False
+        safe = self._publisher.flush(within_secs)
+        self._flush_at = self._clock.monotonic() + (0.0 if safe else FLUSH_SECS)
+        return safe
 
     def _advance(self) -> list[Change]:
         """Judge what is new. Judging a large job takes long, and must not keep its own last lines from being read."""
@@ -154,7 +186,9 @@ class Worker:
             self.turn(max(0.0, min(TICK_SECS, self._next_tick - self._clock.monotonic())))
         while self.turn(0.0):
             pass
-        self._keeper.checkpoint(force=True)
+        self._flush_at = self._clock.monotonic()
+        if self._is_safe(LAST_FLUSH_SECS):
+            self._keeper.checkpoint(force=True)
         self._obey()
 
     def _take(self, changes: list[Change], wait_secs: float) -> bool:
@@ -183,10 +217,23 @@ class Worker:
                 changes = self._guard(stream.source, lambda: self.machine.quiet(stream.id))
                 self._note_events(stream.source)
                 return changes
+            case News():
+                self._hear(item)
             case Forget(stream_id):
                 self._keeper.forget(stream_id)
                 self._vintage.forget(stream_id)
         return []
+
+    def _hear(self, news: News) -> None:
+        """Take what other matchers found; they learn that it is safe when it is stored."""
+        now = self._clock.now()
+        for found, seen in news.found:
+            self._guard("events", lambda found=found, seen=seen: self.machine.told(found, now, seen))  # type: ignore[misc]
+            events = [one for one in found.observations if isinstance(one, Event)]
+            if events:
+                self._next_tick = min(self._next_tick, self._next_news)
+                self._keeper.found(events)
+        self._keeper.told(news.lines, news.done)
 
     def _match(self, item: Read) -> list[Change]:
         batch = self._vintage.date(item.batch, item.position.mtime_ns)
@@ -219,10 +266,11 @@ class Worker:
             if ruling.kept:
                 owed = self._owed(ruling.change) if ruling.told == "news" else ()
                 self._keeper.changed(ruling.change, self.families.of(ruling.change.incident.key.job), owed)
-        if rulings:
+        self._publish_found()
+        if rulings or self._keeper.owes():
             self._keeper.commit()
             self._tell([ruling for ruling in rulings if ruling.told != "nothing"])
-        if self._keeper.due():
+        if self._keeper.due() and self._is_safe(FLUSH_SECS):
             self._keeper.checkpoint()
 
     def _rule(self, change: Change) -> list[Ruling]:

@@ -53,7 +53,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Received:
     """One observation that arrived."""
 
     kind: Kind
@@ -69,7 +69,7 @@ def write(found: Findings, cover: Cover = no_cover, seen: float | None = None) -
     return items + [_item("words", one, cover, seen) for one in found.words]
 
 
-def read(line: bytes | str) -> Told:
+def read(line: bytes | str) -> Received:
     """Read one item; WireError says why it cannot be taken, VersionError that its version is the reason."""
     if len(line) > MAX_ITEM_BYTES:
         raise WireError(f"has {len(line)} bytes; an item has at most {MAX_ITEM_BYTES}")
@@ -83,10 +83,10 @@ def read(line: bytes | str) -> Told:
     kind = plain.get("kind")
     if not isinstance(kind, str) or kind not in NOUNS:
         raise WireError(f"has the kind {_short(kind)}; known: {', '.join(NOUNS)}")
-    return Told(kind, _noun(kind, plain.get("of")), _number(plain, "seen"), _position(plain, "partial"))  # type: ignore[arg-type]
+    return Received(kind, _noun(kind, plain.get("of")), _number(plain, "seen"), _position(plain, "partial"))  # type: ignore[arg-type]
 
 
-def gather(told: Iterable[Told]) -> Findings:
+def gather(told: Iterable[Received]) -> Findings:
     """Put items together for a correlator; those of unfinished lines by themselves, see `apart`."""
     observations: list[Observation] = []
     words: list[Progress] = []
@@ -103,9 +103,9 @@ def gather(told: Iterable[Told]) -> Findings:
     return Findings(tuple(observations), tuple(words), tuple(ended), partial=partial)
 
 
-def apart(told: Iterable[Told]) -> list[tuple[Findings, float | None]]:
+def apart(told: Iterable[Received]) -> list[tuple[Findings, float | None]]:
     """Return the findings of many items in order, each with when it was seen; neighbours that agree on that and on `partial` are one."""
-    groups: list[tuple[tuple[float | None, int | None], list[Told]]] = []
+    groups: list[tuple[tuple[float | None, int | None], list[Received]]] = []
     for one in told:
         if not groups or groups[-1][0] != (one.seen, one.partial):
             groups.append(((one.seen, one.partial), []))
@@ -138,16 +138,17 @@ def _place(kind: Kind, one: Observation | Ended) -> str:
     if kind != "words" or not isinstance(one, Progress):
         return one.id
     who = one.who
-    return f"words {one.stream} {key_of(one.job)} {one.job.run} {one.job.attempt} {who.rank} {who.local_rank} {who.node} {who.pid} {who.agent}"
+    return (
+        f"words {one.stream} {key_of(one.job)} {one.job.run} {one.job.attempt} {who.rank} {who.local_rank} {who.node} {who.pid} {who.agent}"
+    )
 
 
 def _upgraded(plain: dict[str, Any]) -> dict[str, Any]:
     version = _version(plain.get("schema"))
     if version != VERSION and version not in UPGRADES:
         readable = " and ".join(str(one) for one in sorted({VERSION, *UPGRADES}))
-        raise VersionError(
-            f"has version {version} of the schema {SCHEMA.rstrip('/')}, this firstfault reads {readable}; upgrade correlators before matchers"
-        )
+        name = SCHEMA.rstrip("/")
+        raise VersionError(f"has version {version} of {name}, this firstfault reads {readable}; upgrade correlators before matchers")
     return plain if version == VERSION else UPGRADES[version](plain)
 
 
