@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from bench import arrival, cases
 
 from firstfault.matching import Matching
-from firstfault.model import Event, Findings, JobKey, Line, Stamp, Who
+from firstfault.model import Ended, Event, Findings, JobKey, Line, Progress, Stamp, Who
 from firstfault.pipeline import Pipeline
+from firstfault.topology.border import make_cover
 from firstfault.transport import wire
 from tests.invariance.sample import some_cases
 
@@ -73,3 +77,121 @@ def test_every_observation_comes_back_as_it_was(name: str) -> None:
         assert repr(back.words) == repr(found.words)
         assert back.ended == found.ended
         assert {one.seen for one in told} <= {3.5}
+
+
+def test_an_item_names_its_version_and_survives_newer_fields() -> None:
+    """What a newer matcher adds is ignored, so that upgrades can roll."""
+    (item,) = wire.write(Findings((EVENT,)), seen=7.0)
+    assert (item.kind, item.id, item.key) == ("event", EVENT.id, "team/train")
+    plain = json.loads(item.line)
+    assert plain["schema"] == "firstfault.observation/1"
+    plain |= {"signed": "by somebody", "of": plain["of"] | {"mood": 3, "who": {"rank": 3, "shoe": 43}}}
+    told = wire.read(json.dumps(plain))
+    assert told.noun == EVENT
+    assert told.seen == 7.0
+
+
+def test_a_reader_takes_its_own_version_and_the_previous_one(monkeypatch) -> None:
+    """Version 2 of tomorrow reads items of today by way of its upgrade, and refuses those of version 3 as too new."""
+    line = wire.write(Findings((EVENT,)))[0].line
+
+    def renamed(plain: dict[str, Any]) -> dict[str, Any]:
+        return {**plain, "of": {**plain["of"], "fingerprint": f"renamed-{plain['of']['fingerprint']}"}}
+
+    monkeypatch.setattr(wire, "VERSION", 2)
+    monkeypatch.setattr(wire, "UPGRADES", {1: renamed})
+    noun = wire.read(line).noun
+    assert isinstance(noun, Event)
+    assert noun.fingerprint == "renamed-x"
+    with pytest.raises(wire.VersionError, match=r"version 3 of firstfault.observation, this firstfault reads 1 and 2; upgrade correlators"):
+        wire.read(line.replace(b"observation/1", b"observation/3"))
+
+
+def plain_event(**changes: Any) -> bytes:
+    body = json.loads(wire.write(Findings((EVENT,)))[0].line)
+    return json.dumps(body | {"of": body["of"] | changes}).encode()
+
+
+def plain_fact(value: Any) -> bytes:
+    fact = {"id": "s@1/exit", "name": "exit", "job": {}, "who": {}, "time": {}, "stream": "s", "offset": 1, "values": {"a": value}}
+    return json.dumps({"schema": "firstfault.observation/1", "kind": "fact", "of": fact}).encode()
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"\xff\xfe", "is no JSON"),
+        (b"[" * 100_000, "is no JSON"),
+        (b"[1]", "is no JSON object"),
+        (b'{"kind": "event"}', "has the schema None"),
+        (b'{"schema": "firstfault.observation/x"}', "has the schema 'firstfault.observation/x'"),
+        (b'{"schema": "firstfault.observation/1", "kind": "poem", "of": {}}', "has the kind 'poem'; known: event, fact"),
+        (plain_event(who={"rank": "five"}), r"of.who.rank: Input should be a valid integer.* not 'five'"),
+        (plain_event(role="villain"), r"of.role: Input should be 'initiating'"),
+        (plain_event(lines=[{"text": 3}]), r"of.lines.0"),
+        (plain_event(captures={"a": {"b": 1}}), r"of.captures.a"),
+        (b'{"schema": "firstfault.observation/1", "kind": "event", "of": null}', "of: Input should be"),
+        (plain_fact({"=": "pickle", "of": []}), "of.values: 'pickle' is no kind of value"),
+        (plain_fact({"=": "map", "of": [[[1], 2]]}), "of.values: unhashable"),
+        (plain_fact({"=": "map", "of": [3]}), "of.values: "),
+        (b'{"schema": "firstfault.observation/1", "kind": "event", "seen": "noon", "of": {}}', "of.id"),
+        (b" " * (wire.MAX_ITEM_BYTES + 1), "bytes; an item has at most"),
+    ],
+)  # fmt: skip
+def test_a_poison_item_is_refused_with_its_reason(line: bytes, reason: str) -> None:
+    """Whatever stands in it; the reader raises nothing else."""
+    with pytest.raises(wire.WireError, match=reason):
+        wire.read(line)
+
+
+def test_log_text_is_covered_before_it_leaves() -> None:
+    """Secrets stay on the machine whose log holds them; ids and names go as they are."""
+    secret = Event(
+        "s@4/x/line", "x", "line", "initiating", JobKey(), Who(), Stamp(), "s", 4, {"token": "hunter2"}, (Line("a", 1, "hunter2"),)
+    )
+    (item,) = wire.write(Findings((secret,)), make_cover(["hunter2"]))
+    assert b"hunter2" not in item.line
+    assert b"s@4/x/line" in item.line
+
+
+def test_what_is_said_of_an_unfinished_line_gives_way() -> None:
+    """A late or repeated early word changes nothing; and a count never goes back."""
+    early, late, whole = (wire.read(wire.write(Findings((replace(EVENT, captures={"n": n}),), partial=at))[0].line) for n, at in
+                          ((1, 10), (2, 20), (3, None)))  # fmt: skip
+    for order in ((early, late, whole), (whole, late, early), (late, early), (late, early, late), (early, whole, late)):
+        pipeline = cases.pipeline()
+        for one in order:
+            pipeline.told(wire.gather([one]))
+        (run,) = pipeline.correlator._runs.values()
+        assert run.seen[EVENT.id] == (whole if whole in order else late).noun
+    pipeline = cases.pipeline()
+    for count in (1, 4, 2):
+        pipeline.told(Findings((replace(EVENT, count=count),)))
+    (run,) = pipeline.correlator._runs.values()
+    assert run.seen[EVENT.id] == replace(EVENT, count=4)
+
+
+def test_what_a_speaker_did_on_the_way_ends_with_its_stream() -> None:
+    """In whatever order the end, the words before it and those over the whole arrive."""
+    early = Progress("s@9/progress/stream", JobKey(), Who(rank=1), "s", Stamp(1.0), Stamp(2.0), 3, offset=9)
+    other = replace(early, id="s@9/progress/2", who=Who(rank=2))
+    last = replace(early, id="s@20/progress/stream", offset=20, final=True)
+    end = Ended("s@20/ended/default/job", JobKey(), "s", 20)
+    parts = [Findings(words=(early,)), Findings(words=(other,)), Findings(words=(last,)), Findings(ended=(end,))]
+    for order in itertools.permutations(parts):
+        pipeline = cases.pipeline()
+        for found in order:
+            pipeline.told(found)
+        (run,) = pipeline.correlator._runs.values()
+        assert list(run.latest.values()) == [last]
+
+
+def test_what_came_late_is_news_if_a_matcher_saw_it_in_time() -> None:
+    """A fault that waited in a spool for an hour pages; one that was old when it was read does not."""
+    for seen, historic in ((EVENT.time.at + 3, False), (EVENT.time.at + 4000, True), (None, True)):
+        pipeline = cases.pipeline()
+        entry = next(one for one in pipeline.rules.entries if "memory" in one)
+        symptom = next(one for one in pipeline.rules.entries[entry].symptoms if one.role == "initiating")
+        pipeline.told(Findings((replace(EVENT, fingerprint=entry, symptom=symptom.id),)), EVENT.time.at + 4000, seen)
+        pipeline.advance(EVENT.time.at + 4000)
+        assert [one.historic for one in pipeline.incidents()] == [historic]
