@@ -191,6 +191,8 @@ class Progress:
     offset: int = 0  # position in the stream that this summary speaks of
     losses: tuple[float | None, ...] = ()  # of `steps`, where their lines print one
     final: bool = False  # of a stream that is over: nothing newer will come
+    series: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)  # of `steps`: further numbers that are watched
+    evaluated: float | None = None  # step of the last evaluation that was read
 
 
 Observation = Event | Fact | Progress

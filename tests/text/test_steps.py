@@ -15,7 +15,7 @@ MEGATRON = (
 )
 LINES = [
     (MEGATRON, 120, 5000, {"loss": 2.9134, "step_time": 0.8342, "lr": 1.5e-4, "grad_norm": 0.412, "loss_scale": 1.0, "skipped": 0}),
-    (" validation loss at iteration 1000 | lm loss value: 2.801E+00 | lm loss PPL: 1.6E+01 | ", 1000, None, {"loss": 2.801}),
+    (" validation loss at iteration 1000 | lm loss value: 2.801E+00 | lm loss PPL: 1.6E+01 | ", 1000, None, {"val_loss": 2.801}),
     ("samples/sec: 812.1 | iteration      100/  143000 | elapsed time per iteration (ms): 1260.9 | lm_loss: 4.1E+00 |",
      100, 143000, {"loss": 4.1}),
     ("step=10, skipped=2, lr=[1e-05], mom=[(0.9, 0.999)]", 10, None, {"skipped": 2, "lr": 1e-5}),

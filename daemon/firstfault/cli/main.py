@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "feedback": ("firstfault.cli.feedback", "say that a verdict was right or wrong, and who failed first"),
     "fix": ("firstfault.cli.fix", "declare, list and withdraw fixes whose effect is watched"),
     "rules": ("firstfault.cli.rules", "check, list, show, test and print entries"),
+    "steps": ("firstfault.cli.steps", "show which steps and numbers are read from a log's progress lines"),
     "config": ("firstfault.cli.config", "check and show the configuration, print its schema"),
     "samples": ("firstfault.cli.samples", "list and unpack example logs to try diagnose on"),
     "version": ("firstfault.cli.version", "print the version"),

@@ -11,12 +11,13 @@ from firstfault.detect.folding import speaker_of
 from firstfault.detect.history import tag_of
 from firstfault.model import NO_TIME, JobKey, Progress, Stamp, Stream, Who
 from firstfault.text.lines import ReadLine
-from firstfault.text.steps import read_step
+from firstfault.text.steps import BARS, BLOCKS, EVALUATIONS, read_member, read_step
 
 STEPS = 64  # of each speaker, newest first: enough to tell a jump of the loss from its usual spread
 MOST_SPEAKERS = 4096
 _ALONE = STEPS  # lines in a row of one speaker, after which nobody else is expected in the stream
 _ENOUGH = 16  # steps of each speaker, or lines without any, where several share a stream
+WATCHED = ("grad_norm", "loss_scale", "step_time", "data_time", "forward_time", "tokens_per_second", "memory")  # besides the loss
 _STEPLESS = 64  # lines of one speaker without a step, after which no more of its older lines are asked for one
 
 
@@ -29,8 +30,10 @@ class _Seen:
     last: Stamp = NO_TIME
     lines: int = 0
     asked: int = 0  # lines asked for a step since the last one found
-    steps: list[tuple[float, Stamp, float | None]] = field(default_factory=list)  # number, when, loss
+    steps: list[tuple[float, Stamp, dict[str, float]]] = field(default_factory=list)  # number, when, its numbers; newest first
     values: Mapping[str, float] = field(default_factory=dict)
+    members: dict[str, float] = field(default_factory=dict)  # numbers of a block whose step stands on an older line
+    evaluated: float | None = None
 
 
 def summarise(lines: Iterable[ReadLine], stream: Stream, job: JobKey, offset: int, told: set[str] | None = None) -> list[Progress]:
@@ -76,12 +79,24 @@ def _add_step(one: _Seen, line: ReadLine) -> None:
     one.asked += 1
     found = read_step(line.message)
     if found is None:
+        one.members = {**(read_member(line.message) or {}), **one.members}
         return
-    if found.values and not one.values:
-        one.values = dict(found.values)
-    if found.step is not None and found.format != "progress":
+    values = {**one.members, **found.values} if one.members and (found.format in BLOCKS or found.format in BARS) else dict(found.values)
+    one.members = {}
+    if values and not one.values:
+        one.values = values
+    if found.format in EVALUATIONS:
+        one.evaluated = found.step if one.evaluated is None else one.evaluated
+    elif found.step is not None and found.format != "progress":
         one.asked = 0
-        one.steps.append((found.step, line.stamp, found.values.get("loss")))
+        one.steps.append((found.step, line.stamp, values))
+    elif found.format == "hf-trainer":  # its step is that of the bar before it
+        one.members = values
+
+
+def _series(steps: list[tuple[float, Stamp, dict[str, float]]]) -> dict[str, tuple[float | None, ...]]:
+    told = {name for _, _, values in steps for name in values}
+    return {name: tuple(values.get(name) for _, _, values in steps) for name in WATCHED if name in told}
 
 
 def _progress(speaker: Any, one: _Seen, stream: Stream, offset: int) -> Progress:
@@ -101,6 +116,8 @@ def _progress(speaker: Any, one: _Seen, stream: Stream, offset: int) -> Progress
         step_at=at,
         steps=tuple((number, stamp.at) for number, stamp, _ in oldest_first),
         values=one.values,
-        losses=tuple(loss for _, _, loss in oldest_first),
+        losses=tuple(values.get("loss") for _, _, values in oldest_first),
         offset=offset,
+        series=_series(oldest_first),
+        evaluated=one.evaluated,
     )

@@ -1,0 +1,87 @@
+"""Read the numbers of a progress line under one name each, whatever the framework calls them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+MAX_LENGTH = 4096  # characters looked at
+MAX_VALUES = 32
+
+_NUMBER = r"[-+]?(?:\d[\d,]{0,20}\.?\d{0,20}(?:e[-+]?\d{1,4})?[kmbt]?|\.\d{1,20}|nan|inf(?:inity)?)"
+# canonical name -> (what frameworks call it, factor); seconds, GiB, and so on as the last column of docs/steps.md says
+NAMES: Mapping[str, tuple[tuple[str, ...], float]] = {
+    "loss": (
+        (
+            "lm loss value", "lm loss", "lm_loss", "reduced_train_loss", "train_loss_step", "train_loss", "train loss", "loss train",
+            "train/CrossEntropyLoss", "train/CE loss", "train/loss", "loss/train/total", "loss/train", "step_loss", "actor/pg_loss", "loss",
+        ),
+        1.0,
+    ),
+    "val_loss": (("val loss", "val_loss", "eval_loss", "validation loss"), 1.0),
+    "grad_norm": (
+        (
+            "grad_norm", "grad norm", "gnorm", "gradient_norm", "optim/total_grad_norm", "optim/total grad norm", "l2_norm/grad/global",
+            "actor/grad_norm", "global_grad_norm",
+        ),
+        1.0,
+    ),
+    "lr": (("learning_rate", "learning rate", "lr"), 1.0),
+    "loss_scale": (("loss_scale", "loss scale"), 1.0),
+    "skipped": (("number of skipped iterations", "skipped"), 1.0),
+    "nan_iterations": (("number of nan iterations",), 1.0),
+    "step_time": (
+        ("step_time_s", "step_time", "train_step_timing in s", "iter time (s)", "seconds", "timing_s/step", "time/step", "dt"), 1.0,
+    ),
+    "step_time_ms": (
+        ("elapsed time per iteration (ms)", "elapsed_time_per_iteration_ms", "time_per_iteration_ms", "iter time", "step_time_ms"), 0.001,
+    ),
+    "data_time": (("data_time",), 1.0),
+    "forward_time": (("fwd_time", "forward_time"), 1.0),
+    "backward_time": (("bwd_time", "backward_time"), 1.0),
+    "tokens_per_second": (
+        (
+            "tokens_per_sec_per_gpu", "tokens_per_sec", "tokens_per_s", "tokens_per_second_per_gpu", "Tokens/s/device",
+            "throughput/device/tokens_per_second", "throughput/device/TPS", "perf/throughput", "tok/s", "tps", "wps",
+        ),
+        1.0,
+    ),
+    "samples_per_second": (
+        ("samples/sec", "samples_per_sec", "samples_per_second", "CurrSamplesPerSec", "train_samples_per_second"), 1.0,
+    ),
+    "steps_per_second": (("throughput/batches_per_sec", "steps_per_second", "train_steps_per_second", "ups"), 1.0),
+    "tflops": (("throughput per GPU (TFLOP/s/GPU)", "TFLOP/s/device", "tflops", "model_tflops_per_gpu", "approx flops per GPU"), 1.0),
+    "memory": (("memory", "MemAllocated", "memory_gib", "mem_gb", "memory_allocated_gb"), 1.0),
+    "memory_peak": (("MaxMemAllocated", "peak_memory_active", "max_memory_gb", "peak_memory_gb"), 1.0),
+    "consumed_samples": (("consumed samples", "consumed_samples"), 1.0),
+}  # fmt: skip
+_FACTORED = {"step_time_ms": "step_time"}
+CANONICAL = {name.lower(): (_FACTORED.get(key, key), factor) for key, (names, factor) in NAMES.items() for name in names}
+_WORDS = "|".join(re.escape(name).replace(r"\ ", " ") for name in sorted(CANONICAL, key=len, reverse=True))
+# In lower case throughout: a pattern that ignores case cannot tell by a first letter which names to try.
+_PAIR = re.compile(
+    rf"(?<![\w/])({_WORDS})['\"]?\s{{0,12}}[:= ]\s{{0,12}}['\"]?"
+    rf"(?:np\.float\d\d\(|tensor\(|\[)?({_NUMBER})(?=[^\w.]|ms|s\b|gi?b|tflops|$|\.\s)"
+)
+_SCALES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
+
+
+def number_of(text: str) -> float | None:
+    """Read a number as trainers print it: `1,110`, `1.26K`, `NAN`, `Infinity`."""
+    text = text.replace(",", "")
+    scale = _SCALES.get(text[-1:].lower(), 1.0)
+    try:
+        return float(text[:-1] if scale != 1.0 else text) * scale
+    except ValueError:
+        return None
+
+
+def read_values(text: str) -> dict[str, float]:
+    """Read the named numbers of a line under their canonical names; a name that comes twice keeps its first value."""
+    values: dict[str, float] = {}
+    for match in _PAIR.finditer(text[:MAX_LENGTH].lower()):
+        canonical, factor = CANONICAL[match[1]]
+        value = number_of(match[2])
+        if value is not None and len(values) < MAX_VALUES:
+            values.setdefault(canonical, value * factor)
+    return values

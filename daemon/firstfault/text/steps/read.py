@@ -1,0 +1,138 @@
+"""Read one progress line with the table of formats; lines of JSON and the dicts of Transformers too."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from firstfault.text.envelopes import decode
+from firstfault.text.steps.formats import FORMATS, Format
+from firstfault.text.steps.names import CANONICAL, MAX_LENGTH, number_of, read_values
+
+
+@dataclass(frozen=True, slots=True)
+class StepLine:
+    """What one progress line says."""
+
+    format: str  # name of the format, "generic" for key=value lines, "progress" for bars that count something else than steps
+    step: float | None = None
+    total: float | None = None
+    epoch: float | None = None
+    values: Mapping[str, float] = field(default_factory=dict)  # "loss", "grad_norm", "lr", "step_time" (s), ... under one name
+
+
+_EPOCH = re.compile(r"[Ee]poch['\"]?[ =:]{1,3}['\"]?(\d+(?:\.\d+)?)")
+_COMPILED = tuple(
+    (one, one.hints, re.compile(one.pattern), tuple((re.compile(text), name, factor) for text, name, factor in one.also)) for one in FORMATS
+)
+EVALUATIONS = frozenset(one.name for one in FORMATS if one.evaluates)
+BARS = frozenset({"tqdm", "lightning", "rich-bar"})
+BLOCKS = frozenset(one.name for one in FORMATS if one.block)
+_GATE = ("tep", "%|", "oss", "iter", "Iter", "batch=", "Epoch", "num_updates", "]:", "━")
+# bars of preparation or evaluation, which are no training steps
+_OTHER_BAR = re.compile(
+    r"(?i)load|map|filter|download|token|sav|fetch|generat|shard|extract|pack|eval|valid|predict|sanity|build|resolv|prepar|pars|convert|"
+    r"creat|merg|read|writ|upload|cach|warm"
+)
+_STEP_KEYS = ("global_step", "step", "iteration", "iter", "num_updates", "train_step", "batch", "update")
+_TOTAL_KEYS = ("total_steps", "max_steps", "total")
+_DICT = re.compile(r"'(?:train_|eval_)?loss': ('?)")
+_MEMBER = re.compile(r"^(?:\t ?(?:Train|Eval) \S{1,80}: |\s{4,8}[\w/ .()-]{1,80}=)\S")
+
+
+def _from_match(one: Format, match: re.Match[str], text: str, also: tuple[tuple[re.Pattern[str], str, float], ...]) -> StepLine | None:
+    groups = match.groupdict()
+    step = number_of(groups["s"])
+    total = number_of(groups["t"]) if groups.get("t") and groups["t"] != "?" else None
+    epoch = number_of(groups["e"]) if groups.get("e") else None
+    if one.name in BARS and _OTHER_BAR.search(groups.get("d") or ""):
+        return StepLine("progress", None, total, None, {"progress": step} if step is not None else {})
+    values = read_values(text) | _also(also, text) if also else read_values(text)
+    if not values and not one.bare:
+        return None
+    if one.evaluates and "loss" in values:
+        values = {("val_loss" if name == "loss" else name): value for name, value in values.items()}
+    if epoch is None and (found := _EPOCH.search(text[:MAX_LENGTH])):
+        epoch = number_of(found[1])
+    return StepLine(one.name, step, total, epoch, values)
+
+
+def _also(also: tuple[tuple[re.Pattern[str], str, float], ...], text: str) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for pattern, name, factor in also:
+        match = pattern.search(text)
+        value = number_of(match[1]) if match else None
+        if value is not None:
+            found[name] = value * factor
+    return found
+
+
+def _numeric(value: Any) -> float | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, (int, float)):
+        return float(value)
+    return number_of(value) if isinstance(value, str) and value and len(value) < 40 else None
+
+
+def _first(fields: Mapping[str, Any], keys: tuple[str, ...]) -> float | None:
+    return next((found for key in keys if (found := _numeric(fields.get(key))) is not None), None)
+
+
+def read_fields(fields: Mapping[str, Any]) -> StepLine | None:
+    """Read a structured record: JSON of a trainer or of fairseq; numbers may be texts, and NaN is allowed."""
+    values: dict[str, float] = {}
+    for key, value in list(fields.items())[:128]:
+        known = CANONICAL.get(str(key).lower())
+        number = _numeric(value) if known else None
+        if known and number is not None:
+            values.setdefault(known[0], number * known[1])
+    step = _first(fields, _STEP_KEYS)
+    if step is None and "loss" not in values:
+        return None
+    if not values and step is not None and not math.isfinite(step):
+        return None
+    return StepLine("json", step, _first(fields, _TOTAL_KEYS), _first(fields, ("epoch",)), values) if values else None
+
+
+def _read_braces(message: str, at: int) -> StepLine | None:
+    text = message[at : message.rfind("}") + 1]
+    if '"' in text:
+        fields = decode(text.encode("utf-8", "replace"))
+        if isinstance(fields, dict):
+            found = read_fields(fields)
+            return replace(found, format="fairseq-json") if found is not None and "train_inner" in message else found
+    quoted = _DICT.search(text)
+    if quoted is None:
+        return None
+    values = read_values(text)  # the Trainer of Transformers prints a dict, without its step
+    epoch = _EPOCH.search(text)
+    name = "hf-trainer-end" if "'train_runtime'" in text else "hf-trainer"
+    return StepLine(name, None, None, number_of(epoch[1]) if epoch else None, values) if values else None
+
+
+def read_step(message: str) -> StepLine | None:
+    """Read a progress line; None for any other line, at little cost."""
+    if not any(word in message for word in _GATE):
+        return None
+    text = message[:MAX_LENGTH] if len(message) > MAX_LENGTH else message
+    at = text.find("{")
+    if at >= 0 and text.rstrip().endswith("}") and (at < 24 or "train_inner" in text) and (found := _read_braces(text, at)):
+        return found
+    for one, hints, pattern, also in _COMPILED:
+        at = text.find(hints[0])
+        if at < 0 or (len(hints) > 1 and not all(hint in text for hint in hints[1:])):
+            continue
+        if match := pattern.search(text, 0 if len(hints) > 1 else max(0, at - 100)):
+            found = _from_match(one, match, text, also)
+            if found is not None:
+                return found
+    return None
+
+
+def read_member(message: str) -> dict[str, float] | None:
+    """Read a line of a block (Composer, OLMo) whose step stands on an earlier line: its number, if that is known; None for any other."""
+    return read_values(message) if _MEMBER.match(message) else None
