@@ -29,6 +29,7 @@ CHECKPOINT = ((200, 500, 1000, 2000), (5.0, 240.0), 0.15, 0.8)
 EVALUATION = ((250, 500, 1000, 5000), (20.0, 900.0), 0.10, 0.7)
 EPOCH = ((1200, 5000, 20_000), (3.0, 120.0), 0.3, 0.5)
 RECOMPILES, RECOMPILE_SECS, RECOMPILE_TOLD = (0, 0, 1, 3), (15.0, 180.0), 0.6
+RECOMPILE_BEFORE_STEP = 100  # new shapes come early
 FIRST_STEP_SECS = (20.0, 600.0)  # compilation and warm-up of the first one
 
 # numbers
