@@ -77,6 +77,11 @@ def _first(labels: Mapping[str, str], keys: tuple[str, ...]) -> str:
     return next((labels[key] for key in keys if labels.get(key)), "")
 
 
+def names_job(labels: Mapping[str, str]) -> bool:
+    """Tell whether labels name a job, so that it need not be read from the pod's name."""
+    return bool(_first(labels, _JOB_KEYS))
+
+
 def _number(text: str | None) -> int | None:
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else None
 
@@ -267,7 +272,7 @@ def _who(labels: Mapping[str, str], place: _Place) -> tuple[Who, frozenset[str]]
         rank=rank if rank is not None else place.rank,
         local_rank=local if local is not None else place.local_rank,
         node=node,
-        agent=place.agent and rank is None and local is None,
+        agent=(place.agent or pods.REPORTS in labels) and rank is None and local is None,
     )
     return who, fixed
 
