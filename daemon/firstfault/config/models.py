@@ -104,6 +104,7 @@ Headers = Annotated[dict[str, SecretStr], AfterValidator(_header_names)]
 HeaderFiles = Annotated[dict[str, Path], AfterValidator(_header_names)]
 ClockTime = Annotated[str, BeforeValidator(_minutes), AfterValidator(_clock_time)]
 Instant = Annotated[datetime, AfterValidator(_instant)]
+RESERVED = ("kubernetes", "kmsg")  # names of sources that are no files
 SeverityName = Literal["critical", "warning", "info"]
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 StaticLabels = Annotated[dict[str, str], AfterValidator(_static_labels)]
@@ -145,6 +146,8 @@ class Sources(Section):
     def _unique_names(self) -> Self:
         seen: set[str] = set()
         for source in self.files:
+            if source.name in RESERVED:
+                raise ValueError(f"a source of files cannot be called {source.name!r}, which is another source's name; choose another one")
             if source.name in seen:
                 raise ValueError(f"two sources are called {source.name!r}; give each its own name")
             seen.add(source.name)

@@ -106,8 +106,14 @@ class Files:
     def stream(self, path: str, at: Seen, name: str) -> Stream:
         """Describe a stream."""
         named = name_stream(path, self.roots.get(path) or self._root_of(path))
-        labels = labels_of(named, path, self.options.labels)
+        ask = self.options.labels_for
+        known = (ask(path) if ask is not None else None) or {}
+        labels = labels_of(named, path, {**known, **self.options.labels})
         return Stream(name, self.name, named.path, labels, self.options.zone, at.mtime_ns / 1e9)
+
+    def waits_for_labels(self, path: str) -> bool:
+        """Tell whether a file must wait to be opened, since it is not known yet whose it is."""
+        return self.options.labels_for is not None and self.options.labels_for(path) is None
 
     def send(self, stream: Stream, data: bytes, offset: int, position: Position, final: bool = False) -> None:
         """Hand bytes over; blocks while the receiver has no room."""

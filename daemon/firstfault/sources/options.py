@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 
@@ -15,6 +15,7 @@ class FileOptions:
     exclude: tuple[str, ...] = ()  # globs on absolute paths or names
     start_from: str | int = "beginning"  # in files that exist at the first start: "beginning", "end", or the last so many bytes
     labels: Mapping[str, str] = field(default_factory=dict)  # put on every stream: job, namespace, ...
+    labels_for: Callable[[str], Mapping[str, str] | None] | None = None  # further labels of a path; None: not known yet, so wait
     zone: str | None = None
     poll_seconds: float = 0.25  # how often a file is looked at
     poll_max_seconds: float = 1.0  # the same for files idle for a while

@@ -115,7 +115,7 @@ class Survey:
             return
         if self._files.ledger.unchanged(at) or self._leftovers.holds_back(at):
             return
-        if not self._files.troubles.waits(path, self._files.clock.monotonic()):
+        if not self._files.troubles.waits(path, self._files.clock.monotonic()) and not self._files.waits_for_labels(path):
             self._open(path, at)
 
     def _open(self, path: str, at: Seen) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from firstfault.clock import Clock
 from firstfault.config import Config
@@ -17,15 +19,51 @@ from firstfault.sources.options import FileOptions
 from firstfault.telemetry import Telemetry
 from firstfault.text import pods
 
+if TYPE_CHECKING:
+    from firstfault.sources.kubernetes.source import KubernetesSource
+
 
 def make_sources(
     config: Config, receiver: Receiver, telemetry: Telemetry, clock: Clock, environ: Mapping[str, str] = pods.NO_ENVIRONMENT
 ) -> list[Source]:
-    """Return the sources, not yet started; InputError where what names their job cannot be read."""
-    for files in config.sources.files:
-        telemetry.source_configured(files.name)
+    """Return the sources, not yet started; InputError where what names their job cannot be read.
+
+    The watch of pods comes first, so that files of pods that it shows need not wait.
+    """
     own = own_labels(config.identity, environ)
-    return [FileSource(file_options(files, own), receiver, telemetry, clock) for files in config.sources.files]
+    watching = make_watch(config.identity, receiver, telemetry, clock, environ)
+    ask = watching.book.labels_for if watching is not None else None
+    files = [FileSource(replace(file_options(one, own), labels_for=ask), receiver, telemetry, clock) for one in config.sources.files]
+    sources: list[Source] = [*([watching] if watching is not None else []), *files]
+    for source in sources:
+        telemetry.source_configured(source.name)
+    return sources
+
+
+def make_watch(
+    identity: Identity, receiver: Receiver, telemetry: Telemetry, clock: Clock, environ: Mapping[str, str]
+) -> KubernetesSource | None:
+    """Return the watch of pods and events, where one is wanted."""
+    wanted = identity.kubernetes
+    if wanted.watch == "none":
+        return None
+    from firstfault.sources.kubernetes.api import access
+    from firstfault.sources.kubernetes.book import PodBook
+    from firstfault.sources.kubernetes.source import KubernetesSource, Options
+
+    options = Options(
+        access(wanted.api_server, wanted.token_file, wanted.ca_file, environ),
+        node_name(identity, environ) if wanted.watch == "node" else "",
+        wanted.events,
+        tuple(identity.job_labels),
+        identity.processes_per_node,
+    )
+    return KubernetesSource(options, PodBook(clock, wanted.wait_secs), receiver, telemetry, clock)
+
+
+def node_name(identity: Identity, environ: Mapping[str, str]) -> str:
+    """Return what this machine is called."""
+    return identity.node_name or environ.get("NODE_NAME") or socket.gethostname()
 
 
 def own_labels(identity: Identity, environ: Mapping[str, str]) -> dict[str, str]:
