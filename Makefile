@@ -33,6 +33,8 @@ lint: setup  ## style, import directions, entries, generated files
 	@$(BIN)/ruff check daemon tests bench scripts deploy
 	@$(BIN)/ruff format --check daemon tests bench scripts deploy
 	@$(BIN)/lint-imports
+	@$(BIN)/python deploy/helm/build.py --check
+	@if test -x $(BIN)/hadolint; then $(BIN)/hadolint Dockerfile; else echo "lint: no hadolint for this machine; Dockerfile is not linted"; fi
 	@said=$$($(BIN)/firstfault rules check) || { echo "$$said"; exit 1; }; echo "$$said" | tail -1
 
 format: setup  ## apply the formatter
@@ -49,6 +51,8 @@ docs: setup  ## regenerate what is generated
 	@$(BIN)/firstfault rules schema > rules/schema.json
 	@$(BIN)/firstfault config schema > config.schema.json
 	@$(BIN)/python deploy/grafana/build.py
+	@$(BIN)/python deploy/helm/build.py
+	@$(BIN)/uv export --quiet --locked --only-group image --no-annotate --no-header --format requirements.txt > deploy/image/uv.txt
 
 clean:  ## remove everything that setup and tests made
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache bench/out dist build

@@ -15,7 +15,7 @@ from firstfault.rules.catalogue import RuleSet
 from firstfault.rules.load import load as load_entries
 from firstfault.rules.load import shipped_folder
 
-LIVE = ("rules", "incidents", "jobs", "alertmanager", "alerts", "log")  # sections that a running daemon takes over
+LIVE = ("rules", "incidents", "jobs", "alertmanager", "alerts", "reload", "log")  # sections that a running daemon takes over
 
 
 @dataclass(frozen=True, slots=True)

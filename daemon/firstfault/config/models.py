@@ -421,6 +421,18 @@ class Limits(Section):
     )
 
 
+class Reload(Section):
+    """When configuration and entries are loaded again, besides on request."""
+
+    watch_secs: float = Field(
+        0,
+        ge=0,
+        le=3_600,
+        description="How often the configuration file and the folders of entries are looked at; what changed is loaded once it stood still "
+        "for two looks, all of it or nothing. 0: only SIGHUP and POST /-/reload. For ConfigMaps, which change without a signal.",
+    )
+
+
 class Log(Section):
     """The daemon's own messages, on stderr."""
 
@@ -444,4 +456,5 @@ class Config(Section):
     store: Store = Field(Store(), description="What is remembered across restarts.")
     redaction: Redaction = Field(Redaction(), description="What is covered in log lines.")
     limits: Limits = Field(Limits(), description="Bounds on memory and time.")
+    reload: Reload = Field(Reload(), description="When configuration and entries are loaded again.")
     log: Log = Field(Log(), description="The daemon's own messages.")

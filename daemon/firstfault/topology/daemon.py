@@ -45,6 +45,7 @@ from firstfault.topology.memory import Memory
 from firstfault.topology.notify import sd_notify
 from firstfault.topology.outlets import Aside, Outlet, Pager
 from firstfault.topology.restore import Restored, restore
+from firstfault.topology.watch import Watch
 from firstfault.topology.worker import Worker
 from firstfault.web.app import build_app
 from firstfault.web.server import WebServer
@@ -56,6 +57,7 @@ PRUNE_SECS = 600.0
 MEASURE_SECS = 1.0
 JOBS_SECS = 5.0  # between two looks at what jobs do; their speakers are summed up as often
 SAVE_ALERTS_SECS = 0.5
+UNWATCHED_SECS = 5.0  # between two looks at whether files are to be watched
 ANSWER_SECS = 5.0
 ATTEMPTS_FRESH_SECS = 2.0
 RETELL_SECS = 86_400.0  # incidents that ended this lately are told again after a restart, lest an alert outlive its end
@@ -90,6 +92,7 @@ class Daemon:
         self._attempts: tuple[float, tuple[Attempt, ...]] = (float("-inf"), ())
         self._alerts_dirty = False
         self._reloading = asyncio.Lock()
+        self._watch = Watch()
         self._console: Outlet | None = None
         self._mailboxes: list[tuple[Webhook, Mailbox]] = []
 
@@ -186,7 +189,7 @@ class Daemon:
         self._telemetry.started(self.url, str(self._store.folder), len(self._rules.entries))
         self._telemetry.became_ready()
         sd_notify(f"READY=1\nSTATUS=following logs, {self.url}", self._environ)
-        for work in (self._measure, self._hear_jobs, self._forget_old, self._save_alerts):
+        for work in (self._measure, self._hear_jobs, self._forget_old, self._save_alerts, self._watch_files):
             self._tasks.append(asyncio.create_task(self._forever(work), name=work.__name__))
         await self._stop.wait()
         await self._close()
@@ -381,6 +384,16 @@ class Daemon:
     def _put_alerts(self, snapshot: dict[str, Any]) -> None:
         with self._store.transaction() as tx:
             tx.put_snapshot(ALERTS, ALERTS_VERSION, snapshot, self._clock.now())
+
+    async def _watch_files(self) -> float:
+        """Reload when configuration or entries changed on disk; a refused change is told once and waited on."""
+        pause = self.config.reload.watch_secs
+        if pause == 0:
+            return UNWATCHED_SECS
+        paths = [*([self._loaded.path] if self._loaded.path else []), *self.config.rules.folders]
+        if await asyncio.to_thread(self._watch.changed, paths):
+            await self.reload()
+        return pause
 
     # What the web server asks
 
