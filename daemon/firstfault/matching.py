@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from firstfault.detect.flight_pickle import Limits as DumpLimits
 from firstfault.errors import InputError
 from firstfault.model import Batch, Ended, Fact, Findings, Inputs, JobKey, Observation, Progress, Stream
 from firstfault.rules.catalogue import RuleSet
+from firstfault.text import pods
 
 _SPARE = 16  # streams of healthy jobs that are summarised at once
 Name = tuple[str, str]  # namespace and job
@@ -43,9 +44,13 @@ class Matching:
         self._ended = Inputs()  # of streams that are closed and let go
         self._jobs: set[Name] = set()  # of all that was observed
         self._dumps: list[tuple[Stream, list[Fact]]] = []  # until it is known which job they are of
+        self.share: Callable[[Findings, str], Findings] = _unshared  # gives what a machine's kernel says to the jobs on that machine
 
     def feed(self, batch: Batch) -> Findings:
         """Read one batch."""
+        return self._shared(self._feed(batch), batch.stream)
+
+    def _feed(self, batch: Batch) -> Findings:
         stream_id = batch.stream.id
         detector = self._detector(batch.stream)
         found = detector.feed(batch.data, batch.offset, batch.arrived if batch.written is None else batch.written)
@@ -75,7 +80,7 @@ class Matching:
     def quiet(self, stream_id: str) -> Findings:
         """Read an unterminated last line, since nothing followed it for a while."""
         detector = self._detectors.get(stream_id)
-        return self._of(detector.flush_partial(), detector.end) if detector else Findings()
+        return self._shared(self._of(detector.flush_partial(), detector.end), detector.stream) if detector else Findings()
 
     def summaries(self, now: float, attention: Mapping[Name, float]) -> Findings:
         """Say what the speakers of streams with news were last seen doing, as far as it is time to.
@@ -86,6 +91,8 @@ class Matching:
         for stream_id in self._due(now, attention):
             self._stale[stream_id] = now
             del self._moved[stream_id]
+            if pods.KERNEL in self._detectors[stream_id].stream.labels:
+                continue  # a kernel does no steps
             words += self._words(stream_id, self._detectors[stream_id].progress())
         return Findings(words=tuple(words))
 
@@ -94,7 +101,7 @@ class Matching:
         for stream_id in sorted(self._detectors):
             detector = self._detectors[stream_id]
             closing = self._of(detector.close())
-            yield replace(self._last(detector), observations=closing.observations)
+            yield self._shared(replace(self._last(detector), observations=closing.observations), detector.stream)
         yield self._of(flight.settle(self._dumps, self._jobs))
         self._dumps = []
 
@@ -146,6 +153,9 @@ class Matching:
             self._detectors[stream.id] = Detector(stream, self.rules, self.scanner)
         return self._detectors[stream.id]
 
+    def _shared(self, found: Findings, stream: Stream) -> Findings:
+        return self.share(found, stream.source) if pods.KERNEL in stream.labels else found
+
     def _of(self, observations: Sequence[Observation], partial: int | None = None) -> Findings:
         self._jobs.update((one.job.namespace, one.job.job) for one in observations)
         return Findings(tuple(observations), partial=partial)
@@ -192,6 +202,11 @@ class Matching:
         self._stale.pop(stream_id, None)
         ended = self._ended
         self._ended = Inputs(ended.streams + 1, ended.lines + counters.lines, ended.bytes + counters.bytes)
+
+
+def _unshared(found: Findings, source: str) -> Findings:
+    """Leave the findings with the machine."""
+    return found
 
 
 def attributed(observation: Observation) -> bool:

@@ -82,7 +82,8 @@ def load_config(args: argparse.Namespace) -> Loaded:
         count = len(loaded.config.sources.files)
         flags |= {f"sources.files.{index}.start_from": ("--start-from", args.start_from) for index in range(count)}
         loaded = load(args.config, os.environ, flags)
-    if not loaded.config.sources.files:
+    kernel, watch = loaded.config.sources.kernel.device, loaded.config.identity.kubernetes.watch
+    if not loaded.config.sources.files and kernel is None and watch == "none":
         raise UsageError(
             "nothing to read; name log files, as in --logs '/var/log/train/**/*.log', or sources.files in a file given with -c"
         )

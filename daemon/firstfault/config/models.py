@@ -124,6 +124,11 @@ class FilesSource(Section):
         description="Where to start in files that exist at the first start. Old faults are recorded, never paged, so `beginning` is safe; "
         "it also shows who is where. Files that appear later are always read from their beginning.",
     )
+    kernel: bool = Field(
+        False,
+        description="Whether these are the kernel's or the system's log of this machine (kern.log, journald as JSON), of which every job "
+        "on it is given what may concern it.",
+    )
     job: str | None = Field(None, description="Job name of all files; unset: read from their paths.")
     namespace: str | None = Field(None, description="Namespace of all files; unset: read from their paths, else `default`.")
     zone: Zone | None = Field(None, description="Time zone of stamps that carry none: an IANA name or an offset such as +02:00.")
@@ -137,9 +142,22 @@ class FilesSource(Section):
     max_files: int = Field(100_000, ge=1, le=10_000_000, description="How many files are followed at once.")
 
 
+class KernelSource(Section):
+    """The kernel's log of this machine, of which every job on it is given what may concern it."""
+
+    device: Path | None = Field(
+        None, description="The kernel's log, as a rule /dev/kmsg; unset: not read. Node agents only. Reading it needs root or CAP_SYSLOG."
+    )
+    proc_root: Path = Field(
+        Path("/proc"),
+        description="Where the machine's /proc is mounted: it tells to which pod or job a process belongs that the kernel speaks of.",
+    )
+
+
 class Sources(Section):
     """Where log lines come from."""
 
+    kernel: KernelSource = Field(KernelSource(), description="The kernel's log of this machine.")
     files: list[FilesSource] = Field([], description="Followed log files, one item a group of files that share settings.")
 
     @model_validator(mode="after")

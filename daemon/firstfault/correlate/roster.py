@@ -306,6 +306,13 @@ class Roster:
         nodes = self._nodes_of.get(rank, set())
         return next(iter(nodes)) if len(nodes) == 1 else None
 
+    def lacks_gpu(self, node: str | None, pci: str) -> bool:
+        """Tell whether it is known of every rank on a machine which GPU it uses, and none uses this one."""
+        place = self.node(node) if node else None
+        told = {value: ranks for (where, value), ranks in self._by_pci.told().items() if where == place}
+        users = set().union(*told.values()) if told else set()
+        return bool(told) and place is not None and pci_key(pci) not in told and users >= set(self.ranks_on(place))
+
     def ranks_on(self, node: str) -> tuple[int, ...]:
         """Return the ranks known to run on a canonical node."""
         return tuple(sorted(rank for rank, nodes in self._nodes_of.items() if node in nodes))

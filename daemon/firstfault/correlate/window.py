@@ -10,6 +10,7 @@ from typing import Any
 from firstfault.correlate.attempts import position
 from firstfault.correlate.clocks import Clocks
 from firstfault.correlate.dossier import Dossier
+from firstfault.correlate.neighbours import concerning, shared_in
 from firstfault.correlate.roster import Roster
 from firstfault.correlate.suspects import Suspect, of_rank
 from firstfault.detect.conditions import holds, pending
@@ -60,6 +61,10 @@ class Window:
         self.key = key
         self.rules = rules
         self.observations = sorted(observations, key=position) if roster is None else list(observations)
+        if shared_in(self.observations):
+            kept = concerning(self.observations, roster or Roster.build(self.observations))
+            if len(kept) < len(self.observations):
+                self.observations, roster, clocks = kept, None, None
         events = [one for one in self.observations if isinstance(one, Event)]
         facts = [one for one in self.observations if isinstance(one, Fact)]
         self.events = self._counting(events, facts)

@@ -81,6 +81,7 @@ class Observer(Protocol):
     def file_gone(self, source: str, path: str) -> None: ...
     def file_lost(self, source: str, path: str, offset: int) -> None: ...
     def source_read(self, source: str, size: int) -> None: ...
+    def records_lost(self, source: str, count: int) -> None: ...
 
 
 class SilentObserver:
@@ -109,6 +110,9 @@ class SilentObserver:
 
     def source_read(self, source: str, size: int) -> None:
         """Bytes were handed over."""
+
+    def records_lost(self, source: str, count: int) -> None:
+        """Records were overwritten before they could be read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,6 +163,10 @@ class Telemetry:
         self._metrics.lost.labels(source).inc()
         self._log.warning("went away unread", source=source, path=path, offset=offset)
 
+    def records_lost(self, source: str, count: int) -> None:
+        """Records were overwritten before they could be read."""
+        self.dropped(source, "overwritten", count)
+
     def dropped(self, source: str, reason: str, count: int = 1) -> None:
         """Something was left out because a bound was reached."""
         self._metrics.dropped.labels(source, reason).inc(count)

@@ -18,6 +18,7 @@ MACHINE = "firstfault.machine"  # the node that a pod runs on; lines of its log 
 OWNER_UID = "firstfault.owner_uid"  # of the object that made all pods of the job
 GPUS = "firstfault.gpus"  # how many accelerators a pod was given
 PROCESSES = "firstfault.processes_per_node"  # as configured
+KERNEL = "firstfault.kernel"  # set where a stream is the log of a machine's kernel, which all jobs on it are given
 REPORTS = "firstfault.reports"  # set where a stream speaks of processes and is none
 ENV = "env."
 NO_ENVIRONMENT: Mapping[str, str] = {}

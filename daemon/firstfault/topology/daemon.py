@@ -35,7 +35,7 @@ from firstfault.store.retention import prune
 from firstfault.telemetry import Telemetry, configure_logging
 from firstfault.topology.border import Border, make_cover
 from firstfault.topology.families import Families
-from firstfault.topology.feeds import make_sources, source_status
+from firstfault.topology.feeds import make_feeds, source_status
 from firstfault.topology.fixwatch import FixWatch
 from firstfault.topology.keeper import Keeper
 from firstfault.topology.ledger import Ledger, Ruling
@@ -180,8 +180,10 @@ class Daemon:
         await self._start_sinks()
         with suppress(OSError):  # a full disk: commands then need --url
             folder.write_beacon(self._store.folder, self.url)
+        feeds = make_feeds(self.config, self._handover, self._telemetry, self._clock, self._environ)
+        self._worker.machine.matching.share = feeds.share
         self._worker.start()
-        self._sources = make_sources(self.config, self._handover, self._telemetry, self._clock, self._environ)
+        self._sources = feeds.sources
         for source in self._sources:
             source.start(self._positions.get(source.name, []))
         self._starting = None

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from firstfault.clock import Clock
 from firstfault.config import Config
 from firstfault.config.identity import Identity
 from firstfault.config.models import FilesSource
+from firstfault.model import Findings
 from firstfault.sinks.words import iso
 from firstfault.sources import ownpod
 from firstfault.sources.base import Receiver, Source, SourceStatus
 from firstfault.sources.file import FileSource
+from firstfault.sources.kernel.guests import Guests
+from firstfault.sources.kernel.processes import Processes
+from firstfault.sources.kernel.source import KernelSource, boot_id, kernel_labels
+from firstfault.sources.kernel.source import Options as KernelOptions
+from firstfault.sources.kernel.tenants import Tenants
 from firstfault.sources.options import FileOptions
 from firstfault.telemetry import Telemetry
 from firstfault.text import pods
@@ -23,21 +29,49 @@ if TYPE_CHECKING:
     from firstfault.sources.kubernetes.source import KubernetesSource
 
 
-def make_sources(
-    config: Config, receiver: Receiver, telemetry: Telemetry, clock: Clock, environ: Mapping[str, str] = pods.NO_ENVIRONMENT
-) -> list[Source]:
-    """Return the sources, not yet started; InputError where what names their job cannot be read.
+@dataclass(frozen=True, slots=True)
+class Feeds:
+    """The sources, not yet started, and who shares out what a machine's kernel says."""
 
-    The watch of pods comes first, so that files of pods that it shows need not wait.
+    sources: list[Source]
+    share: Callable[[Findings, str], Findings]
+
+
+def make_feeds(
+    config: Config, receiver: Receiver, telemetry: Telemetry, clock: Clock, environ: Mapping[str, str] = pods.NO_ENVIRONMENT
+) -> Feeds:
+    """Make the sources; InputError where what names their job cannot be read.
+
+    The watch of pods comes first, so that files of pods that it shows need not wait; the kernel last, so that the jobs here are known.
     """
+    node = node_name(config.identity, environ)
+    processes = Processes(str(config.sources.kernel.proc_root), clock)
+    guests = Guests(node, receiver, clock)
     own = own_labels(config.identity, environ)
     watching = make_watch(config.identity, receiver, telemetry, clock, environ)
     ask = watching.book.labels_for if watching is not None else None
-    files = [FileSource(replace(file_options(one, own), labels_for=ask), receiver, telemetry, clock) for one in config.sources.files]
-    sources: list[Source] = [*([watching] if watching is not None else []), *files]
+    ready = watching.book.settled if watching is not None else _at_once
+    sources: list[Source] = [watching] if watching is not None else []
+    for one in config.sources.files:
+        options = file_options(one, kernel_labels(node) if one.kernel else own)
+        options = replace(options, labels_for=_when(ready) if one.kernel else ask)
+        sources.append(FileSource(options, guests, telemetry, clock))
+    if config.sources.kernel.device is not None:
+        wanted = KernelOptions(str(config.sources.kernel.device), node, boot_id())
+        sources.append(KernelSource(wanted, receiver, processes, telemetry, clock, ready=ready))
     for source in sources:
         telemetry.source_configured(source.name)
-    return sources
+    tenants = Tenants(node, processes, guests, watching.book if watching is not None else None, clock, telemetry.dropped)
+    return Feeds(sources, tenants.share)
+
+
+def _at_once() -> bool:
+    return True
+
+
+def _when(ready: Callable[[], bool]) -> Callable[[str], Mapping[str, str] | None]:
+    """Return what makes files wait until `ready`."""
+    return lambda path: pods.NO_ENVIRONMENT if ready() else None
 
 
 def make_watch(

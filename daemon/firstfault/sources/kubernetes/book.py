@@ -26,6 +26,8 @@ class PodBook:
         self._pods: dict[str, Pod] = {}
         self._names: dict[tuple[str, str], str] = {}
         self._gone: dict[str, float] = {}  # uid -> when, monotonic
+        self.listed = False  # whether the pods that there are were told at least once
+        self._began = clock.monotonic()
         self._asked: dict[str, float] = {}  # what was asked for and not known -> since when, monotonic
 
     def put(self, pod: Pod) -> None:
@@ -78,6 +80,10 @@ class PodBook:
         if pod is not None:
             return pod.of_stream(container)
         return None if self._waits(folder[3] if folder else parts[-1]) else NOTHING
+
+    def settled(self) -> bool:
+        """Tell whether there is no sense in waiting for the pods that there are."""
+        return self.listed or self._clock.monotonic() - self._began >= self._wait
 
     def _waits(self, name: str) -> bool:
         now = self._clock.monotonic()

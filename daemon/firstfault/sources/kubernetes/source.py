@@ -49,7 +49,6 @@ class KubernetesSource:
         self._clock = clock or SystemClock()
         self._said: dict[str, set[str]] = defaultdict(set)  # by uid of the pod
         self._failing: dict[str, str] = {}
-        self._listed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._work: asyncio.Task[None] | None = None
         self._stopping = threading.Event()
@@ -84,7 +83,7 @@ class KubernetesSource:
             failing,
             self._bytes_read,
             self._last_read or None,
-            self._listed,
+            self.book.listed,
             "watch",
         )
 
@@ -133,7 +132,7 @@ class KubernetesSource:
             self.pod_gone(uid)
         for uid in set(self._said) - there:
             self._forget(uid)
-        self._listed = True
+        self.book.listed = True
 
     def pod_is(self, found: dict[str, Any]) -> Pod | None:
         """Take one pod as it is now, and say what was done to it."""

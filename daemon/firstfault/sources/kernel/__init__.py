@@ -1,0 +1,1 @@
+"""What the kernel of this machine says, and whose processes it speaks of."""
