@@ -61,8 +61,8 @@ def test_an_entry_without_proof_is_refused(tmp_path: Path, change: dict, fault: 
 @pytest.mark.parametrize(
     "change",
     [
-        step(stack="pytorch", code="FSDP(model)", language="python", needs="torch>=2.0"),
-        step(command="export NCCL_DEBUG=INFO", needs="nccl>=2.3"),
+        step(stack="pytorch", code="FSDP(model)", language="python", needs="torch>=2.0", where="api.py"),
+        step(command="export NCCL_DEBUG=INFO", needs="nccl>=2.3", where="env.html"),
         step(command="export CUDA_VISIBLE_DEVICES=0"),
         step(stack="slurm", command="scontrol show job 1"),
         step(stack="pytorch"),
@@ -73,10 +73,20 @@ def test_a_step_that_names_its_package_passes(tmp_path: Path, change: dict) -> N
     assert said(report(tmp_path, {**entry(), **change})) == []
 
 
-def test_an_option_without_its_file_is_a_note(tmp_path: Path) -> None:
-    """A missing `where` refuses nothing, but is told."""
+def test_an_option_without_its_file_is_refused(tmp_path: Path) -> None:
+    """A package without the file or page that defines the option is a fault."""
     found = report(tmp_path, {**entry(), **step(command="export NCCL_DEBUG=INFO", needs="nccl>=2.3")})
-    assert [note.message for note in found.notes] == ["fix step 1 names nccl>=2.3 without where: the file or page that defines the option"]
+    assert said(found) == ["fix step 1 names nccl>=2.3 without where: the file or page that defines the option"]
+
+
+def test_an_option_that_nobody_looked_up_is_a_note(tmp_path: Path) -> None:
+    """A step says in which versions its option was looked up; without that it is told, and counted."""
+    option = {"command": "export NCCL_DEBUG=INFO", "needs": "nccl>=2.3", "where": "env.html"}
+    found = report(tmp_path, {**entry(), **step(**option)})
+    assert [note.message for note in found.notes] == ["fix step 1 names nccl>=2.3 without checked: the versions in which it was looked up"]
+    assert (found.steps, found.looked_up) == (1, 0)
+    found = report(tmp_path, {**entry(), **step(**option, checked="nccl 2.18.1")})
+    assert (found.notes, found.steps, found.looked_up) == ((), 1, 1)
 
 
 def twin(**changes: object) -> dict:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from firstfault.model import Attempt, Clue, Collateral, JobKey, Line, Missing, Recurrence, Verdict
 from firstfault.render.strip import strip_of
+from firstfault.rules.sections import sections
 from firstfault.store import people
 from firstfault.web.drawing import draw
 from tests.app.make import NOW, incident, shipped
@@ -123,9 +124,49 @@ async def test_the_runbook_has_the_headings_people_know(tmp_path):
     """Meaning, impact, diagnosis and mitigation, and links to related entries."""
     async with serving(tmp_path) as rig:
         _, _, text = await rig.get("/entries/cuda-out-of-memory")
-        headings = re.findall(r"<h2>([^<]+)</h2>", text)
+        headings = re.findall(r"<h2 id=[^>]+>([^<]+)</h2>", text)
         assert headings[:4] == ["Meaning", "Impact", "Diagnosis", "Mitigation"]
+        assert headings == [part.title for part in sections(shipped().entries["cuda-out-of-memory"])]
         assert (await rig.get("/entries/cuda-out-of-memry"))[0] == 404
+
+
+async def test_a_runbook_shows_every_block_of_every_section(tmp_path):
+    """Root causes, checklists, roll-out, smoke test, signs and proofs stand on the web page as on the Markdown one."""
+    async with serving(tmp_path) as rig:
+        page = Page((await rig.get("/entries/fsdp-flat-param"))[2])
+        shown = " ".join(page.text.split())
+        blocks = [block for part in sections(shipped().entries["fsdp-flat-param"]) for block in part.blocks]
+        assert len(blocks) > 100
+        assert not [block for block in blocks if " ".join(block.text.split()) not in shown or block.label not in shown]
+
+
+@pytest.mark.parametrize(("by", "heading"), [("area", "distributed training"), ("category", "memory"), ("tag", "fsdp")])
+async def test_the_encyclopedia_is_grouped(tmp_path, by, heading):
+    """Area, category and tag each list all entries of theirs."""
+    async with serving(tmp_path) as rig:
+        _, _, text = await rig.get(f"/entries?by={by}")
+        assert f">{heading}</h2>" in text
+        for name in shipped().entries:
+            assert f'/entries/{name}"' in text
+
+
+async def test_the_encyclopedia_is_listed_by_error_text(tmp_path):
+    """The matching part of a proven line leads to its entry."""
+    async with serving(tmp_path) as rig:
+        _, _, text = await rig.get("/entries?by=text")
+        assert re.search(r'<code>CUDA out of memory[^<]*</code> <a href="/entries/cuda-out-of-memory">', text)
+        assert (await rig.get("/entries?by=colour"))[0] == 400
+
+
+async def test_a_pasted_line_finds_its_entry(tmp_path):
+    """A line of a log finds the entries that match it, and nothing else; what it holds stays text."""
+    async with serving(tmp_path) as rig:
+        line = "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has"
+        _, _, text = await rig.get("/entries", params={"q": line})
+        assert re.findall(r'href="/entries/([^"?]+)"', text) == ["cuda-out-of-memory"]
+        _, _, text = await rig.get("/entries", params={"q": HOSTILE})
+        assert "No entry knows it." in text
+        assert not {"script", "img"} & set(Page(text).tags)
 
 
 async def test_every_entry_has_a_page(tmp_path):

@@ -108,6 +108,7 @@ def _healthy(paths: Iterable[Path]) -> Iterator[str]:
 
 def _summary(report: Report) -> str:
     lines = [f"{name}: {', '.join(f'{value} {count}' for value, count in counts.items())}" for name, counts in report.counts.items()]
+    lines.append(f"options: {report.steps} steps name one of a package, {report.looked_up} looked up in its source or documentation")
     lines += [f"overlap allowed: {one.owner} / {one.other}: {one.reason}" for one in report.overlaps]
     return "\n".join(lines)
 
@@ -131,18 +132,10 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _chosen(entry: Entry, args: argparse.Namespace) -> bool:
+    from firstfault.rules.finding import speaks_of
+
     plain = all(getattr(args, name) in (None, getattr(entry, name)) for name in ("area", "category", "severity", "maturity"))
-    return plain and (args.tag is None or args.tag in entry.tags) and (args.text is None or _speaks_of(entry, args.text))
-
-
-def _speaks_of(entry: Entry, text: str) -> bool:
-    """Tell whether the entry matches the text, or the text occurs in its examples, title or patterns."""
-    from firstfault.rules.matching import match_message
-
-    if any(match_message(symptom, text) is not None for symptom in entry.symptoms):
-        return True
-    own = (entry.title, entry.summary, *(example.text for example in entry.match))
-    return any(text.lower() in part.lower() for part in own)
+    return plain and (args.tag is None or args.tag in entry.tags) and (args.text is None or speaks_of(entry, args.text))
 
 
 def _show(args: argparse.Namespace) -> int:

@@ -96,6 +96,7 @@ class Step:
     stack: str = "any"
     needs: str = ""  # "torch>=2.1": where the named option exists
     where: str = ""  # the file of that package which defines the option
+    checked: str = ""  # versions, or documentation, in which the named options were looked up; "" where nobody did
     why: str = ""  # why it works
 
 

@@ -43,6 +43,8 @@ class Report:
     notes: tuple[Fault, ...]  # what would make an entry better
     counts: Mapping[str, Mapping[str, int]]  # area, category, maturity, severity -> value -> entries
     overlaps: tuple[Overlap, ...]  # declared, and seen in the examples
+    steps: int  # steps that name a package's option
+    looked_up: int  # of these, how many say in which versions the option was looked up
 
 
 def check(folders: Sequence[Path] | None = None, healthy: Iterable[str] | None = None) -> Report:
@@ -55,7 +57,13 @@ def check(folders: Sequence[Path] | None = None, healthy: Iterable[str] | None =
         notes += _notes(entry)
     overlaps, undeclared = _overlaps(rules)
     faults += [*undeclared, *_sentence_faults(rules), *_title_faults(rules), *_alarm_faults(rules, healthy)]
-    return Report(rules, tuple(sorted(set(faults))), tuple(sorted(set(notes))), _counts(rules), overlaps)
+    named = [step for entry in rules.entries.values() for step in _all_steps(entry) if step.needs]
+    looked_up = sum(bool(step.checked) for step in named)
+    return Report(rules, tuple(sorted(set(faults))), tuple(sorted(set(notes))), _counts(rules), overlaps, len(named), looked_up)
+
+
+def _all_steps(entry: Entry) -> tuple[Step, ...]:
+    return (*entry.confirm, *entry.fix.steps, *((entry.smoke_test,) if entry.smoke_test else ()))
 
 
 def _counts(rules: RuleSet) -> dict[str, dict[str, int]]:
@@ -93,6 +101,8 @@ def _step_faults(entry: Entry) -> Iterator[Fault]:
     for number, step in enumerate(entry.fix.steps, 1):
         if not step.needs and (option := _named_option(step)):
             yield Fault(entry.file, 0, f"fix step {number} uses {option} without needs: name the package and version that has it")
+        if step.needs and not step.where:
+            yield Fault(entry.file, 0, f"fix step {number} names {step.needs} without where: the file or page that defines the option")
 
 
 def _named_option(step: Step) -> str:
@@ -105,8 +115,8 @@ def _named_option(step: Step) -> str:
 
 def _notes(entry: Entry) -> Iterator[Fault]:
     for number, step in enumerate(entry.fix.steps, 1):
-        if step.needs and not step.where:
-            yield Fault(entry.file, 0, f"fix step {number} names {step.needs} without where: the file or page that defines the option")
+        if step.needs and not step.checked:
+            yield Fault(entry.file, 0, f"fix step {number} names {step.needs} without checked: the versions in which it was looked up")
     for symptom in entry.symptoms:
         groups = {name for pattern in symptom.any for name in compiled(pattern).groupindex}
         asserted = {name for example in entry.match if example.symptom == symptom.id for name in example.captures}

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from firstfault.rules.catalogue import Entry, RuleSet
-from firstfault.rules.matching import compiled, match_message
+from firstfault.rules.finding import by_text, grouped
 from firstfault.rules.sections import Block, Section, sections
 
 _SPECIAL = re.compile(r"([\\`*\[\]<]|(?<!\w)_|_(?!\w)|^(?:[#>+-]|\d+\.))")
 Link = Callable[[str], str]  # fingerprint -> where its page is, seen from this one
-MOST_TEXT = 160
 
 
 def pages(rules: RuleSet, out: Path) -> int:
@@ -27,8 +25,8 @@ def pages(rules: RuleSet, out: Path) -> int:
 def all_pages(rules: RuleSet) -> Iterator[tuple[str, str]]:
     """Yield (relative path, Markdown) of every page, the index first."""
     yield "README.md", _front(rules)
-    yield "by-category.md", _index("By category", _group(rules, lambda entry: (entry.category,)), rules)
-    yield "by-tag.md", _index("By tag", _group(rules, lambda entry: entry.tags), rules)
+    yield "by-category.md", _index("By category", grouped(rules, "category"), rules)
+    yield "by-tag.md", _index("By tag", grouped(rules, "tag"), rules)
     yield "by-error-text.md", _by_text(rules)
     for entry in rules.entries.values():
         yield f"{entry.area}/{entry.fingerprint}.md", page(entry, rules, lambda name: f"../{_path(rules, name)}")
@@ -82,16 +80,8 @@ def _path(rules: RuleSet, name: str) -> str:
     return f"{rules.entries[name].area}/{name}.md"
 
 
-def _group(rules: RuleSet, keys: Callable[[Entry], Iterable[str]]) -> Mapping[str, list[Entry]]:
-    groups: dict[str, list[Entry]] = defaultdict(list)
-    for entry in rules.entries.values():
-        for key in keys(entry):
-            groups[key].append(entry)
-    return dict(sorted(groups.items()))
-
-
 def _front(rules: RuleSet) -> str:
-    areas = _group(rules, lambda entry: (entry.area,))
+    areas = grouped(rules, "area")
     others = "[by category](by-category.md), [by tag](by-tag.md), [by error text](by-error-text.md)"
     head = f"# Encyclopedia\n\n{len(rules.entries)} entries. Also: {others}."
     return f"{head}\n\n{_groups(areas, rules)}\n"
@@ -110,26 +100,13 @@ def _groups(groups: Mapping[str, list[Entry]], rules: RuleSet) -> str:
 
 
 def _by_text(rules: RuleSet) -> str:
-    rows = sorted({(text.lower(), text, name) for name, text in error_texts(rules)})
-    lines = [f"- `{text}`: {_linked(name, rules, lambda found: _path(rules, found))}" for _, text, name in rows]
+    lines = [f"- {_code(text)}: {_linked(name, rules, lambda found: _path(rules, found))}" for text, name in by_text(rules)]
     return "# By error text\n\nThe matching part of each proven line, in alphabetical order.\n\n" + "\n".join(lines) + "\n"
 
 
-def error_texts(rules: RuleSet) -> Iterator[tuple[str, str]]:
-    """Yield (fingerprint, the line from where a pattern begins to match) for every example."""
-    for entry in rules.entries.values():
-        for example in entry.match:
-            symptom = entry.symptom(example.symptom)
-            for line in example.text.splitlines():
-                if match_message(symptom, line) is not None:
-                    yield entry.fingerprint, _from_match(symptom.any, line)
-                    break
-
-
-def _from_match(patterns: Iterable[str], line: str) -> str:
-    found = next(hit for pattern in patterns if (hit := compiled(pattern).search(line)))
-    text = line[found.start() :].strip().replace("`", "'")
-    return text if len(text) <= MOST_TEXT else text[: MOST_TEXT - 1] + "…"
+def _code(text: str) -> str:
+    """Return text as a code span, which a backtick would end."""
+    return "`" + text.replace("`", "'") + "`"
 
 
 def _write(path: Path, text: str) -> None:

@@ -151,6 +151,9 @@ class Step(Strict):
     stack: Stack = Field("any", description="Whose users the step is for.")
     needs: Needs | None = Field(None, description="Package and version in which a named option exists: torch>=2.1.")
     where: Text | None = Field(None, description="File of that package, or page of its documentation, that defines the option.")
+    checked: Text | None = Field(
+        None, description="Where the named options were looked up: torch 2.1.2-2.15.0, or a page. Without it they are unverified."
+    )
     why: Text | None = Field(None, description="Why it works.")
 
     @model_validator(mode="after")

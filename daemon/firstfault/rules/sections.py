@@ -127,13 +127,20 @@ def _mitigation(entry: Entry) -> Iterator[Block]:
 def _steps(steps: Iterable[Step]) -> Iterator[Block]:
     for step in steps:
         stack = STACK_NAMES[step.stack]
-        needs = f" Needs {step.needs}{f' ({step.where})' if step.where else ''}." if step.needs else ""
-        yield Block("item", f"{step.do}{needs}", stack)
+        yield Block("item", f"{step.do}{_needs(step)}", stack)
         if step.command:
             yield Block("code", step.command, language="shell")
         if step.code:
             yield Block("code", step.code, language=step.language)
         yield from _labelled("Why it works", step.why)
+
+
+def _needs(step: Step) -> str:
+    """Say which package a step's options belong to, where they are defined, and whether that was looked up."""
+    if not step.needs:
+        return ""
+    looked_up = f"looked up in {step.checked}" if step.checked else "unverified: not looked up in its source"
+    return f" Needs {step.needs} ({', '.join(part for part in (step.where, looked_up) if part)})."
 
 
 def _views(entry: Entry) -> Iterator[Block]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from firstfault import __version__
 from firstfault.model import Attempt, Incident
 from firstfault.render.strip import MEANING, strip_of
 from firstfault.rules.catalogue import Entry
+from firstfault.rules.finding import by_text, grouped, speaks_of
+from firstfault.rules.sections import sections
 from firstfault.sinks import words
 from firstfault.sinks.advice import advice_for
 from firstfault.sinks.recurrence import history, is_recurrence
@@ -27,6 +30,8 @@ from firstfault.web.site import Site
 HERE = Path(__file__).parent
 RECENT = 50
 STRIP_CELLS = 60
+LONGEST_QUERY = 400  # characters
+WAYS = {"area": "area", "category": "category", "tag": "tag", "text": "error text"}
 # Controls and bidirectional overrides: job names and labels may hold them as much as log lines.
 UNSEEN = dict.fromkeys(
     [*range(9), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0xFEFF]
@@ -73,12 +78,21 @@ async def incident(request: web.Request) -> web.Response:
 
 
 async def entries(request: web.Request) -> web.Response:
-    """List the encyclopedia by area."""
+    """List the encyclopedia by area, category, tag or error text, or only the entries that know a text."""
     site = request.app[SITE]
-    by_area: dict[str, list[Entry]] = {}
-    for one in site.rules().entries.values():
-        by_area.setdefault(one.area, []).append(one)
-    return _page(site, "entries.html", areas=dict(sorted(by_area.items())))
+    rules, by, query = site.rules(), request.query.get("by", "area"), request.query.get("q", "").strip()[:LONGEST_QUERY]
+    if by not in WAYS:
+        raise web.HTTPBadRequest(text=f"by={by[:40]!r} is not one of {', '.join(WAYS)}")
+    groups: Mapping[str, Sequence[Entry]] = {}
+    texts: Sequence[tuple[str, Entry]] = ()
+    if query:
+        found = await asyncio.to_thread(lambda: [one for one in rules.entries.values() if speaks_of(one, query)])
+        groups = {"": found} if found else {}
+    elif by == "text":
+        texts = [(text, rules.entries[name]) for text, name in await asyncio.to_thread(by_text, rules)]
+    else:
+        groups = grouped(rules, by)
+    return _page(site, "entries.html", by=by, ways=WAYS, query=query, longest=LONGEST_QUERY, groups=groups, texts=texts)
 
 
 async def entry(request: web.Request) -> web.Response:
@@ -87,8 +101,7 @@ async def entry(request: web.Request) -> web.Response:
     found = find_entry(site.rules(), request.match_info["fingerprint"])
     hits = await asyncio.to_thread(site.store.incidents, IncidentFilter(fingerprint=found.fingerprint, limit=20))
     fixes = await asyncio.to_thread(site.store.fixes, found.fingerprint)
-    related = [name for name in found.related if name in site.rules().entries]
-    return _page(site, "entry.html", entry=found, hits=hits, fixes=fixes, related=related)
+    return _page(site, "entry.html", entry=found, hits=hits, fixes=fixes, parts_of_page=sections(found))
 
 
 async def static(request: web.Request) -> web.Response:
@@ -126,7 +139,7 @@ def _environment() -> jinja2.Environment:
     env = jinja2.Environment(
         loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined, finalize=_visible
     )
-    env.filters.update(iso=_when, shown=words.shown, percent=words.percent, ranks=lambda ranks: words.ranges(ranks, ", "))
+    env.filters.update(iso=_when, anchor=_anchor, shown=words.shown, percent=words.percent, ranks=lambda ranks: words.ranges(ranks, ", "))
     env.globals.update(
         who_failed=words.who_failed, advice_for=advice_for, collateral=words.collateral_phrase, place=words.place, meaning=MEANING,
         title_of=_title, suspect=words.suspect, history=history, is_recurrence=is_recurrence,
@@ -143,6 +156,11 @@ def _when(at: float | None) -> str:
     """Write an instant for people: UTC, to the second."""
     text = words.iso(at)
     return text[:19].replace("T", " ") + " UTC" if text else "unknown"
+
+
+def _anchor(title: str) -> str:
+    """Write a heading as the id that a link within the page names."""
+    return title.lower().replace(" ", "-")
 
 
 def _title(record: IncidentRecord, site: Site) -> str:
