@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 UV := uv>=0.8,<1
 
-.PHONY: help setup run test lint format bench accuracy services docs check clean
+.PHONY: help setup run test test-alerts lint format bench accuracy services docs check clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -25,6 +25,9 @@ run: setup  ## replay a failing job from files being written, and show what firs
 
 test: setup services  ## the whole suite
 	@$(BIN)/python -m pytest -n 2 --dist loadfile
+
+test-alerts: setup services  ## whole stories with every default of Alertmanager and firstfault, and notifications counted: half an hour
+	@FIRSTFAULT_REAL_TIMES=1 $(BIN)/python -m pytest -n 3 --dist loadgroup -p no:randomly -rA tests/services/test_notifications.py
 
 services: setup  ## install the real servers that tests run against (Debian's packages, as root)
 	@$(BIN)/python scripts/services.py install

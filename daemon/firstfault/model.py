@@ -315,6 +315,7 @@ class Incident:
     also: tuple[str, ...] = ()
     evidence: tuple[Line, ...] = ()  # the decisive lines, bounded
     recurrence: Recurrence | None = None  # None: not seen before, or not looked up
+    partial: bool = False  # ranks of its attempt are known that are not heard here; told only where whole jobs alone page
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,5 +70,6 @@ def change(kind: ChangeKind = "settled", at: float = AT + 15, before: Incident |
 
 
 def advise(one: Incident) -> Advice:
-    """Return advice whose fingerprint and severity are the incident's."""
-    return replace(ADVICE, fingerprint=one.fingerprint, severity=one.severity)
+    """Return advice whose fingerprint and severity are the incident's, and the category of that fingerprint."""
+    category = "network" if one.fingerprint.startswith("nccl-") else ADVICE.category
+    return replace(ADVICE, fingerprint=one.fingerprint, severity=one.severity, category=category)

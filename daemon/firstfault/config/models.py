@@ -349,6 +349,11 @@ class Alerts(Section):
         description="A job that fails alike again within this time is in a crash loop: attempts of one run that fail alike are one page, "
         "and once its alert has come back, it ends only after the job has been well for this long. 0: every failure pages by itself.",
     )
+    whole_jobs_only: bool = Field(
+        False,
+        description="Page, and post to webhooks, only for jobs of which every rank is heard here: "
+        "for a sidecar that sees one pod of a larger job.",
+    )
 
 
 class Webhook(Receiver):

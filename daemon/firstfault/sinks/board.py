@@ -79,6 +79,8 @@ class Board:
             return self._over(incident, now)
         if incident.state != "settled":
             return False  # a provisional verdict pages nobody
+        if incident.partial and not self._known(incident.id):
+            return False
         if self._mute(incident, now):
             return False
         return self._speak(incident, now)
@@ -99,9 +101,12 @@ class Board:
         """Return how many incidents would page if they were not muted."""
         return len(self._muted)
 
+    def _known(self, incident: str) -> bool:
+        return self._holds.knows(incident) or incident in self._incidents
+
     def _mute(self, incident: Incident, now: float) -> bool:
         """Keep a muted incident for later; one that has paged goes on."""
-        if self._holds.knows(incident.id) or incident.id in self._incidents or not self._policy.muted(incident, now):
+        if self._known(incident.id) or not self._policy.muted(incident, now):
             self._muted.pop(incident.id, None)
             return False
         if incident.id not in self._muted and len(self._muted) >= self._most:

@@ -57,6 +57,7 @@ class Policy:
     severities: Sequence[tuple[Chosen, str]] = ()
     mutes: Sequence[Mute] = ()
     hold_secs: float = 900.0
+    whole_jobs_only: bool = False  # a job of which only some ranks are heard pages nobody
 
     def severity(self, incident: Incident) -> str:
         """Return the severity by the first rule that fits, else the incident's own."""
@@ -70,7 +71,7 @@ class Policy:
 def policy_of(config: Alerts) -> Policy:
     """Read the rules of a configuration."""
     severities = tuple((_chosen(rule), rule.severity) for rule in config.severities)
-    return Policy(severities, tuple(_mute(one) for one in config.mutes), config.hold_down_secs)
+    return Policy(severities, tuple(_mute(one) for one in config.mutes), config.hold_down_secs, config.whole_jobs_only)
 
 
 def _mute(config: MuteConfig) -> Mute:

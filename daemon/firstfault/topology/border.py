@@ -37,6 +37,11 @@ class Border:
         self.cover = cover
         self._policy = policy or Policy()
 
+    @property
+    def whole_jobs_only(self) -> bool:
+        """Tell whether incidents must say that their jobs are heard in part only."""
+        return self._policy.whole_jobs_only
+
     def use(self, policy: Policy) -> None:
         """Take other severities from now on."""
         self._policy = policy

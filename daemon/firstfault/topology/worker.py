@@ -26,6 +26,7 @@ from firstfault.topology.machine import Machine
 from firstfault.topology.memory import Memory
 from firstfault.topology.restore import position_of
 from firstfault.topology.vintage import Vintage
+from firstfault.topology.wholeness import marked
 from firstfault.transport import wire
 from firstfault.transport.base import Publisher
 
@@ -275,7 +276,10 @@ class Worker:
 
     def _rule(self, change: Change) -> list[Ruling]:
         """Judge one change; a failure that is told for the first time is looked back at, and is said to have recurred if it has."""
-        ruling = self._ledger.rule(self._border.change(change))
+        change = self._border.change(change)
+        if self._border.whole_jobs_only:
+            change = marked(change, self.machine.attempts_of)
+        ruling = self._ledger.rule(change)
         if self._memory is None or ruling.told != "news" or not _tells_a_failure(ruling.change):
             return [ruling]
         incident = ruling.change.incident
