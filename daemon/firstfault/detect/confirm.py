@@ -28,6 +28,8 @@ class Shown:
 
 def symptoms_of(line: ReadLine, uses: Sequence[Use]) -> list[Shown]:
     """Return the symptoms that hold on the line itself, in the order of their hits."""
+    if not any(use.symptoms for use in uses):
+        return []
     message = encoded(line.message)
     hit = {use.program.pattern for use in uses}
     found: list[Shown] = []

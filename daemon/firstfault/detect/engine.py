@@ -107,6 +107,18 @@ class Engine:
             self._say(shown)
         self._settle_section(line.offset)
 
+    @property
+    def only_waits(self) -> bool:
+        """Tell whether lines without hits matter for nothing but what some event waits for."""
+        return bool(self._nearby) and self._statements is None and not self._blocks
+
+    def pass_over(self, data: bytes, at: int, stop: int) -> int:
+        """Pass over whole lines without hits; return where the first line begins that may be what an event waits for."""
+        at = self._nearby.pass_over(data, at, stop)
+        if not self._nearby:
+            self.section = None
+        return at
+
     def _settle_section(self, offset: int) -> None:
         if self._statements is None and not self._blocks and not self._nearby:
             self.section = None

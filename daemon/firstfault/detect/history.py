@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 from firstfault.detect.folding import speaker_of
-from firstfault.detect.kept import Kept, count_ends
+from firstfault.detect.kept import Kept, count_ends, line_start, line_stop
 from firstfault.detect.regions import Raw
 from firstfault.detect.scanner import CLOCK
 from firstfault.model import Stamp
@@ -16,7 +16,7 @@ from firstfault.text.unwrap import Record, Unwrapper, unwrap_line
 
 _CLOCK = re.compile(CLOCK)
 _WALK = 64  # stamped lines of others that a search for one speaker's passes
-_BARE = 8  # lines without a time, after which the rest of the way is scanned for any time at all
+_STRETCH = 1024  # bytes that are searched for a time of day at first; each further stretch is four times as long
 _PATIENCE = 4  # searches in vain after which a speaker is taken for one that gives no times
 _SPEAKERS = 4096
 _TAG = re.compile(r"(?:\[[A-Za-z_]{0,20}\d{1,7}\]:)+|\d{1,7}: ")
@@ -66,6 +66,22 @@ class History:
                 at = start
             yield Raw(start, number, text, None, start)
 
+    def clocked(self, before: int, low: int, has_clock: Callable[[bytes], bool]) -> Iterator[Raw]:
+        """Yield, unnumbered, those of the plain lines between two offsets in which a time of day stands, newest first."""
+        low = max(low, self._kept.start)
+        size = _STRETCH
+        while before > low:
+            first = self._kept.line_from(max(low, before - size), before)
+            size *= 4
+            if first >= before:  # a line longer than the stretch
+                if before - size // 4 <= low:
+                    return
+                continue
+            data = self._kept.slice(first, before)
+            if len(data) <= _STRETCH or has_clock(data):
+                yield from _clocked(data, first)
+            before = first
+
     def _number(self, before: int) -> int:
         offset, number = self.anchor
         if before < offset:
@@ -91,6 +107,16 @@ class History:
         inner = opened(raw)
         focus = max(0, focus - len(raw.data) + len(inner.data))
         return self._reader.read(inner.data, inner.offset, inner.number, inner.record, focus)
+
+
+def _clocked(data: bytes, offset: int) -> Iterator[Raw]:
+    """Yield the lines of whole lines in which a time of day stands, last one first."""
+    places = [found.start() for found in _CLOCK.finditer(data)]
+    start = len(data)
+    for place in reversed(places):
+        if place < start:
+            start = line_start(data, place)
+            yield Raw(offset + start, 0, data[start : line_stop(data, place, len(data))], None, offset + start)
 
 
 class NearTimes:
@@ -151,13 +177,10 @@ class NearTimes:
     def _walk(self, before: int, floor: int, wanted: Any, most: int) -> tuple[dict[Any, tuple[int, Stamp]], int, int]:
         """Return the stamped lines met on the way back, how far the way went, and how many they were."""
         fresh: dict[Any, tuple[int, Stamp]] = {}
-        passed = bare = 0
-        for raw in self._history.raws(before, floor, numbered=False):
-            line = self._history.read(raw) if _CLOCK.search(raw.data) is not None else None
-            if line is None or line.stamp.at is None:
-                bare += 1
-                if bare == _BARE and not self._has_clock(self._kept.slice(floor, raw.offset)):
-                    break
+        passed = 0
+        for raw in self._history.clocked(before, floor, self._has_clock):
+            line = self._history.read(raw)
+            if line.stamp.at is None:
                 continue
             speaker = speaker_of(line.who)
             fresh.setdefault(None, (raw.offset, line.stamp))

@@ -139,6 +139,11 @@ class Kept:
             yield from _backwards(block, first, block_start)
             tail, at, size = block[:first], block_start, _BLOCK
 
+    def line_from(self, low: int, high: int) -> int:
+        """Return where the first line begins that begins at or after `low`; at most `high`, where one does."""
+        low = max(low, self.start)
+        return low + self._first_line(self.slice(low, high), low) if low < high else high
+
     def _first_line(self, block: bytes, offset: int) -> int:
         """Return where in a block its first whole line begins."""
         if offset == 0 or self.slice(offset - 1, offset) == b"\n":

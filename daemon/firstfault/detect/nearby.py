@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -9,12 +10,15 @@ from typing import Any
 from firstfault.detect.confirm import encoded
 from firstfault.detect.folding import speaker_of
 from firstfault.detect.history import History
+from firstfault.detect.kept import line_start
 from firstfault.detect.plan import Program
 from firstfault.model import Event
 from firstfault.text.lines import ReadLine
 
 MOST = 64  # events that wait at once in one stream
 PATIENCE = 400  # lines of the stream after which an event stops waiting
+_END = re.compile(rb"\r\n|\n|\r")
+_ANCHOR = re.compile(r"[$^]|\\[AzZbB]")
 _TAG = 64  # bytes of a line in which its speaker's tag stands
 
 
@@ -68,6 +72,27 @@ class Nearby:
             one.idle += 1
         self._drop()
         return False
+
+    def pass_over(self, data: bytes, at: int, stop: int) -> int:
+        """Count the whole lines data[at:stop] as `expects` would; stop before one that may be awaited, or when nobody waits any more."""
+        if any(_ANCHOR.search(one.program.pattern) for one in self._waiting):
+            return at  # matches on a line as it would not among others
+        block = data[at:stop]
+        for one in self._waiting:
+            found = one.program.find(block)
+            if found is not None:
+                block = block[: line_start(block, found[0][0])]
+        start = 0
+        for end in _END.finditer(block):
+            tag = block[start : min(start + _TAG, end.start())]
+            start = end.end()
+            for one in self._waiting:
+                one.lines -= one.tag in tag
+                one.idle += 1
+            self._drop()
+            if not self._waiting:
+                break
+        return at + start
 
     def offer(self, line: ReadLine) -> Iterator[Event]:
         """Take a later line; yield the events whose condition it fulfils."""

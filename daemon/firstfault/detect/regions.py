@@ -10,6 +10,7 @@ from firstfault.detect.kept import after_end, count_ends, line_start, line_stop
 from firstfault.detect.scanner import Hit
 from firstfault.text.unwrap import Record
 
+_STRETCH = 32 * 1024  # bytes at most that are passed over at once
 PIECE = 1 << 20  # bytes; a longer line is read in pieces of this length, counted from its start
 HEAD = 256  # bytes of a long line's start that stand before each later piece, so that it is known who speaks and when
 
@@ -54,6 +55,15 @@ class PlainRegion:
         piece = (at - start) // PIECE
         low, high = start + piece * PIECE, min(stop, start + (piece + 1) * PIECE)
         return Span(low, high, high if high < stop else after_end(self.data, stop, self.high), piece)
+
+    def whole_lines(self, at: int, before: int) -> int:
+        """Return up to where lines can be passed over from `at` on: some whole lines, none of them that of `before`; else `at`."""
+        if self.data[at - 1 : at] not in (b"\n", b"\r") and (at > self.low or self._head):
+            return at  # in the middle of a long line
+        stop = self.high if before >= self.high else line_start(self.data, before, self.low)
+        if stop - at > _STRETCH:
+            stop = line_start(self.data, at + _STRETCH, at)
+        return max(at, stop)
 
     def raw(self, span: Span) -> Raw:
         text = self.data[span.start : span.stop]

@@ -282,6 +282,11 @@ class StreamReader:
             if engine.section is not None:
                 if at >= region.high:
                     return None
+                if engine.only_waits and isinstance(region, PlainRegion):
+                    passed = engine.pass_over(region.data, at, region.whole_lines(at, hits[index][1] - 1 if index < count else region.high))
+                    if passed > at:
+                        at = passed
+                        continue
                 span = region.span(at)
             elif index < count:
                 span = region.span(hits[index][1] - 1)
