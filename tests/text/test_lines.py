@@ -283,3 +283,29 @@ def test_no_bytes_break_it(raw):
     line = reader().read(raw, 0, 1)
     assert len(line.message) <= MAX_TEXT + 100
     assert "\x00" not in line.text
+
+
+# the short way for simple lines
+
+_HEADS = ("", "[rank3]: ", "[rank3]:", "[rank12]:  ", "[rank0]:[rank4]: ", "[default1]:", "0: ", "> ")
+_BODIES = (
+    '  File "/a/b.py", line 3, in f', "    work = group.allreduce([tensor], opts)", "  x", " y z", "frame #0: c10d::f()", "word [stderr] x", "node-1 [stdout] y",
+    "rank 3: x", "rank: 3 y", "slurmstepd error", "launch.py: x", "loss 2 step 3", "iter 22: loss", "    2026-01-02 03:04:05 two records" + "    2026-01-02 03:04:06 x" * 3,
+    "it/s] file.py:3 x] [2026-01-02 03:04:05,123] [x", "at x.cpp:3%|Traceback (most recent call last)", "  \\| a \\| b", "ünder x", "  ünder", "a\tb c", "x" * 160 + " y",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("head", _HEADS)
+def test_a_simple_line_reads_as_any_line_does(head):
+    """The short way is taken for many lines and changes none of them."""
+    one = reader("node-1/rank_7.log")
+    for body in _BODIES:
+        text = head + body
+        for _ in range(2):
+            assert one.read(text.encode(), 5, 2) == one._read_any(text, 5, 2, None), text
+
+
+@given(st.text(alphabet="[]rankle: sWx0\t.-|#\\", max_size=40))
+def test_a_line_of_prefix_letters_reads_as_any_line_does(text):
+    one = reader()
+    assert one.read(text.encode(), 0, 1) == one._read_any(clean(text.encode()), 0, 1, None)

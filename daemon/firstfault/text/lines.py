@@ -91,6 +91,9 @@ _INSIDE = re.compile(rb"(?:^|\n) {0,5}(\d{1,6}): [^\n]{0,120}?(?:(?:\[rank |\[ra
 
 
 _RANKED = frozenset(("rank", "rank-tag"))
+# Lines without stamp or level, of which frames and their source lines are most: indented words, or a small word that no prefix begins with.
+_SIMPLE = re.compile(r"(?:(\[rank\d{1,7}\]:) )?(?: {2,200}[A-Za-z]|[a-kmnopqt-z][\w.-]{0,150} (?!\[))")
+_PLACE_END = ReadLine._fields.index("offset") + 1
 
 
 def _merge(who: Who, base: Identity) -> Who:
@@ -122,6 +125,7 @@ class LineReader:
         self.nodes_from: int | None = None  # offset from which tasks are known to be nodes: ranks speak under other numbers
         self._seen = bytearray()
         self._by_labels: dict[int, tuple[Mapping[str, str], Identity]] = {}
+        self._tagged: dict[str | None, tuple[Who, tuple[Any, ...]]] = {}
         self._speakers: dict[Who, Who] = {}  # what lines of this stream said, and whom that means
 
     # what the head of the stream shows
@@ -195,6 +199,30 @@ class LineReader:
     def read(self, raw: bytes, offset: int, number: int, envelope: Record | None = None, focus: int = 0) -> ReadLine:
         """Read one line, which begins at `offset`; `envelope` is the record it came in, `focus` a byte of it that must survive cutting."""
         text = clean(raw, focus)
+        if (
+            envelope is None
+            and (simple := _SIMPLE.match(text))
+            and not (len(text) > 60 and records.BLANKS in text and records.wide_gaps(text))
+        ):
+            message = text[simple.end(1) + 1 :] if simple[1] else text
+            if not records.may_be_glued(message):
+                who, tail = self._said_by(simple[1])
+                made: ReadLine = tuple.__new__(ReadLine, (who, NO_TIME, message, text, number, offset, *tail))
+                return made
+        return self._read_any(text, offset, number, envelope)
+
+    def _said_by(self, tag: str | None) -> tuple[Who, tuple[Any, ...]]:
+        """Return who speaks in simple lines with a tag, and all that follows a line's place."""
+        known = self._tagged.get(tag)
+        if known is None:
+            if len(self._tagged) >= MAX_SPEAKERS:
+                self._tagged.clear()
+            line = self._read_any(f"{tag}   x" if tag else "  x", 0, 0, None)
+            known = self._tagged[tag] = line.who, tuple(line[_PLACE_END:])
+        return known
+
+    def _read_any(self, text: str, offset: int, number: int, envelope: Record | None) -> ReadLine:
+        """Read one cleaned line, whatever stands in it."""
         labelled = self.labelled_from is not None and 0 <= self.labelled_from <= offset
         gaps = records.wide_gaps(text) if records.BLANKS in text and len(text) > 60 else []
         if gaps:

@@ -48,26 +48,25 @@ _priority = _skip(re.compile(r"<\d{1,3}>(?:\d )?"), "priority")
 _channel = _skip(re.compile(r"\[(?:stderr|stdout)\] ?"), "stream")
 
 _TOKEN = re.compile(r"[\w.-]{1,160}")
+_PREFIX_LETTERS = "rRIWEDCFT"  # with which levels and the words for a rank begin
 
 
 def _word(reading: Reading, text: str, at: int) -> int:
-    """Let what follows the first word decide which reader to ask: most messages begin with a word that is no prefix."""
+    """Let the first word, and what follows it, decide which reader to ask: most messages begin with a word that is no prefix."""
     token = _TOKEN.match(text, at)
     if not token:
         return -1
     end = token.end()
-    follows = text[end : end + 2]
-    if follows[:1] == ":":
-        return _word_colon(reading, text, at, follows)
-    if follows == " [":
+    follows = text[end : end + 1]
+    if follows == ":":
+        if text[end + 1 : end + 2].isdigit():
+            return tags.read_nccl(reading, text, at)
+        if text[at] not in _PREFIX_LETTERS and token[0].isalpha():
+            return -1  # neither a level nor a rank, and every host has a digit or a dash in its name
+        return _first(_COLONS, reading, text, at)
+    if follows == " " and text[end + 1 : end + 2] == "[":
         return _first(_STREAMS, reading, text, at)
-    return _first(_WORDS, reading, text, at) if text[at] in "rRIWEDCFT" else -1
-
-
-def _word_colon(reading: Reading, text: str, at: int, follows: str) -> int:
-    if follows[1:].isdigit():
-        return tags.read_nccl(reading, text, at)
-    return _first(_COLONS, reading, text, at)
+    return _first(_WORDS, reading, text, at) if text[at] in _PREFIX_LETTERS else -1
 
 
 def _first(readers: tuple[Reader, ...], reading: Reading, text: str, at: int) -> int:

@@ -14,6 +14,7 @@ from firstfault.model import NO_TIME, Stamp
 C10D_PRECISION = 1.0
 _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 DAY = 86400.0
+_HALF_YEAR = 180 * DAY  # no other year's moment of the same date can be closer
 FIRST_EPOCH = 1_000_000_000.0  # smaller numbers in brackets are seconds since boot
 _MONTH = "(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 _PRECISIONS = (1.0, 0.1, 0.01)  # by digits; finer claims are not believed
@@ -262,11 +263,21 @@ class Completer:
         if raw.swappable:
             return self._unswapped(raw, known if known is not None else self.written)
         if known is not None:
-            candidates = self._candidates(raw, known)
-            return min(candidates, key=lambda at: abs(at - known), default=None)
+            return self._closest(raw, known)
         if self.written is None:
             return None
         return self._latest(raw, self.written)
+
+    def _closest(self, raw: RawStamp, known: float) -> float | None:
+        """Take the moment closest to a known one; a stamp with a date is first tried in that one's own year."""
+        if (
+            raw.month is not None
+            and (at := self._at(raw, _civil(known).year, raw.month, raw.day)) is not None
+            and abs(at - known) < _HALF_YEAR
+        ):
+            return at
+        candidates = self._candidates(raw, known)
+        return min(candidates, key=lambda at: abs(at - known), default=None)
 
     def _latest(self, raw: RawStamp, written: float) -> float | None:
         """Take the newest moment that a file last written then can hold; unknown zones are up to 14 h ahead."""

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-import re2
-
+from firstfault.text.linear import Pattern
 from firstfault.text.signals.base import Groups, Reading, Signal
 from firstfault.text.signals.parts import given, group_of, own_rank, whole
 
 if TYPE_CHECKING:
     from firstfault.text.lines import ReadLine
 
-_FIELD = re2.compile(r"(SeqNum|OpType|NumelIn|NumelOut|Timeout\(ms\))=(\w+)")
-_AT_WORK = re2.compile(r"(?:at work: |at (?:\w+ )?work: |work sequence id: )(-?\d+)")
+_FIELD = Pattern(r"(SeqNum|OpType|NumelIn|NumelOut|Timeout\(ms\))=(\w+)")
+_AT_WORK = Pattern(r"(?:at work: |at (?:\w+ )?work: |work sequence id: )(-?\d+)")
 
 
 def _work(inside: str) -> dict[str, object]:

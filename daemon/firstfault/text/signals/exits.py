@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import re2
-
 from firstfault.model import NOBODY, Stamp, Who
+from firstfault.text.linear import Pattern
 from firstfault.text.signals.base import BlockSignal, Groups, Keep, Reading, Signal
 from firstfault.text.signals.parts import given, local_stamp, node_name, signal_code, whole
 
@@ -31,9 +30,9 @@ def _elastic_signal(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
     yield _exit(Who(pid=whole(groups["pid"])), "node", code=-int(groups["number"] or 0), by="torchelastic-block")
 
 
-_BLOCK_FIELD = re2.compile(r"\b(time|host|rank|exitcode|error_file)\s*: ?(.*)")
-_RANK = re2.compile(r"(\d+) \(local_rank: (\d+)\)")
-_CODE = re2.compile(r"(-?\d+) \(pid: (\d+)\)")
+_BLOCK_FIELD = Pattern(r"\b(time|host|rank|exitcode|error_file)\s*: ?(.*)")
+_RANK = Pattern(r"(\d+) \(local_rank: (\d+)\)")
+_CODE = Pattern(r"(-?\d+) \(pid: (\d+)\)")
 
 
 def _entry(told: dict[str, str], lines: Sequence[ReadLine], index: int, root: bool) -> Iterable[Reading]:
@@ -91,7 +90,7 @@ def _closes_root(line: ReadLine) -> bool:
 # Launchers of one node
 
 
-_LIGHTNING_CHILD = re2.compile(r"\[rank: (\d+)\] Child process with PID")
+_LIGHTNING_CHILD = Pattern(r"\[rank: (\d+)\] Child process with PID")
 
 
 def _lightning(groups: Groups, line: ReadLine) -> Iterable[Reading]:
@@ -110,7 +109,7 @@ def _spawn_raised(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
     yield _exit(Who(local_rank=whole(groups["index"])), "node", code=1, by="mp-spawn", root=True)
 
 
-_LOCAL_RANK_ARGUMENT = re2.compile(r"--local[_-]rank[= ',\"]+(\d+)")
+_LOCAL_RANK_ARGUMENT = Pattern(r"--local[_-]rank[= ',\"]+(\d+)")
 
 
 def _deepspeed(groups: Groups, _line: ReadLine) -> Iterable[Reading]:

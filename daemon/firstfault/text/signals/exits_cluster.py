@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import re2
-
 from firstfault.model import NOBODY, Who
+from firstfault.text.linear import Pattern
 from firstfault.text.signals.base import BlockSignal, Groups, Keep, Reading, Signal
 from firstfault.text.signals.parts import exit_code, given, merged, node_name, numbers, signal_code, whole
 
@@ -50,8 +49,8 @@ def _mpirun(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
     yield _exit(who, code=code, by="mpirun", root=True)
 
 
-_MPI_PROCESS = re2.compile(r"Process name: +\[\[\S+,\d+\],(\d+)\]")
-_MPI_CODE = re2.compile(r"(?:Exit code|Errorcode|errorcode|EXIT CODE):? +(-?\d+)")
+_MPI_PROCESS = Pattern(r"Process name: +\[\[\S+,\d+\],(\d+)\]")
+_MPI_CODE = Pattern(r"(?:Exit code|Errorcode|errorcode|EXIT CODE):? +(-?\d+)")
 
 
 def _mpirun_first(lines: Sequence[ReadLine]) -> Iterable[Reading]:
@@ -61,7 +60,7 @@ def _mpirun_first(lines: Sequence[ReadLine]) -> Iterable[Reading]:
         yield _exit(Who(rank=int(process.group(1))), code=exit_code(int(code.group(1))), by="mpirun", root=True)
 
 
-_MPI_ABORT = re2.compile(r"MPI_ABORT was invoked on rank (\d+)")
+_MPI_ABORT = Pattern(r"MPI_ABORT was invoked on rank (\d+)")
 
 
 def _mpi_abort(lines: Sequence[ReadLine]) -> Iterable[Reading]:
@@ -72,7 +71,7 @@ def _mpi_abort(lines: Sequence[ReadLine]) -> Iterable[Reading]:
 
 
 _FATAL = {4, 6, 7, 8, 9, 11, 15}
-_HYDRA = re2.compile(r"PID (\d+) RUNNING AT (\S+)")
+_HYDRA = Pattern(r"PID (\d+) RUNNING AT (\S+)")
 
 
 def _hydra(lines: Sequence[ReadLine]) -> Iterable[Reading]:
@@ -96,8 +95,8 @@ def _ray_worker(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
     yield _exit(who, by="ray", what=groups["kind"], intended=groups["kind"] == "INTENDED_USER_EXIT" or None)
 
 
-_RAY_PID = re2.compile(r"\bpid: (\d+)")
-_RAY_IP = re2.compile(r"\bip: ([\d.]+)")
+_RAY_PID = Pattern(r"\bpid: (\d+)")
+_RAY_IP = Pattern(r"\bip: ([\d.]+)")
 
 
 def _ray_actor(lines: Sequence[ReadLine]) -> Iterable[Reading]:

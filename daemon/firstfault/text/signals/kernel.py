@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import re2
-
 from firstfault.model import NOBODY, Who
+from firstfault.text.linear import Pattern
 from firstfault.text.signals.base import BlockSignal, Groups, Reading, Signal
 from firstfault.text.signals.parts import given, merged, nccl_speaker, node_name, pci, whole
 
@@ -18,9 +17,9 @@ if TYPE_CHECKING:
 
 # Out of memory
 
-_RSS = re2.compile(r"anon-rss:(\d+)kB")
-_CGROUP = re2.compile(r"task_memcg=([^\s,]+)")
-_STEPD = re2.compile(r"slurmstepd-([\w.-]+):")
+_RSS = Pattern(r"anon-rss:(\d+)kB")
+_CGROUP = Pattern(r"task_memcg=([^\s,]+)")
+_STEPD = Pattern(r"slurmstepd-([\w.-]+):")
 
 
 def _oom_kill(groups: Groups, line: ReadLine) -> Iterable[Reading]:
@@ -60,14 +59,14 @@ def _oom_pod(_groups: Groups, _line: ReadLine) -> Iterable[Reading]:
 
 # GPUs
 
-_CAUSED_BY = re2.compile(r"caused by previous Xid (\d+)")
+_CAUSED_BY = Pattern(r"caused by previous Xid (\d+)")
 # What an Xid says by itself; the others break something on their own
 _XID_ROLES = {
     **dict.fromkeys((43, 45), "collateral"),
     **dict.fromkeys((13, 69, 74, *range(144, 151)), "either"),
     **dict.fromkeys((63, 92, 122, 123, 124, 125, 154, 156, 157, 160, 161, 171, 172), "context"),
 }
-_SEVERITY = re2.compile(r"\b(Non-?fatal|Fatal)\b")
+_SEVERITY = Pattern(r"\b(Non-?fatal|Fatal)\b")
 
 
 def _xid(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
@@ -113,7 +112,7 @@ def _gpu_uuid(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
 # Processes and nodes
 
 
-_LIBRARY = re2.compile(r" in ([^\s\[]+)\[")
+_LIBRARY = Pattern(r" in ([^\s\[]+)\[")
 
 
 def _died(groups: Groups, line: ReadLine) -> Iterable[Reading]:
@@ -174,7 +173,7 @@ def _ib_event(groups: Groups, line: ReadLine) -> Iterable[Reading]:
     yield Reading("node-fault", nccl_speaker(line), given(what="ib-port", event=event[:80], device=device))
 
 
-_REMOTE_HOST = re2.compile(r"Remote host: +([\w.-]+)")
+_REMOTE_HOST = Pattern(r"Remote host: +([\w.-]+)")
 
 
 def _daemon_lost(lines: Sequence[ReadLine]) -> Iterable[Reading]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-import re2
-
 from firstfault.model import Who
+from firstfault.text.linear import Pattern
 from firstfault.text.signals.base import BlockSignal, Groups, Reading, Signal
 from firstfault.text.signals.parts import given, is_address, merged, node_name, numbers, signal_name, whole
 
@@ -93,7 +92,7 @@ def _few(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
     yield Reading("rendezvous", values=given(what="timeout", by="torchelastic"))
 
 
-_BLOCK_FIELD = re2.compile(
+_BLOCK_FIELD = Pattern(
     r"\b(restart_count|master_addr|group_rank|group_world_size|local_ranks|global_ranks|global_world_sizes)=(\[[^\]]*\]|\S+)"
 )
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-import re2
-
+from firstfault.text.linear import Pattern
 from firstfault.text.signals.base import Groups, Reading, Signal
 from firstfault.text.signals.parts import given, numbers, whole
 
@@ -15,11 +14,11 @@ if TYPE_CHECKING:
 
     Read = Callable[[Groups, ReadLine], Iterable[Reading]]
 
-_STEP = re2.compile(r"(?i)\b(?:global[_ ]?steps?|steps?|iteration|iter)\W{0,4}(\d+)")
+_STEP = Pattern(r"(?i)\b(?:global[_ ]?steps?|steps?|iteration|iter)\W{0,4}(\d+)")
 
 
 # "evaluation starts when training is done", "training complete: 40%"
-_NOT_YET = re2.compile(r"(?i)\b(?:not|until|when|once|if|before|will|unless)\b[^\n]{0,40}\b(?:training|exhausted|group)|\d%")
+_NOT_YET = Pattern(r"(?i)\b(?:not|until|when|once|if|before|will|unless)\b[^\n]{0,40}\b(?:training|exhausted|group)|\d%")
 
 
 def _finished(what: str) -> Read:
@@ -53,7 +52,7 @@ def _setting(name: str, value: str | None = None) -> Read:
     return read
 
 
-_ADVISED = re2.compile(r"(?i)\b(?:with|passing|set|setting|try|use|using|enable|by) (?:NCCL|TORCH|CUDA|GLOO|PYTHON)[A-Z0-9_]*=")
+_ADVISED = Pattern(r"(?i)\b(?:with|passing|set|setting|try|use|using|enable|by) (?:NCCL|TORCH|CUDA|GLOO|PYTHON)[A-Z0-9_]*=")
 
 
 def _named_setting(groups: Groups, line: ReadLine) -> Iterable[Reading]:
@@ -88,7 +87,7 @@ def _layout(name: str, value: str | None = None) -> Read:
     return read
 
 
-_PARALLEL = re2.compile(
+_PARALLEL = Pattern(
     r"\b(world|data-parallel|context-parallel|expert-parallel|tensor-model-parallel|pipeline-model-parallel)[ -]size: (\d+)"
 )
 

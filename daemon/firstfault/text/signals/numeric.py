@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import re2
 
 from firstfault.model import Who
+from firstfault.text.linear import Pattern
 from firstfault.text.signals.base import Groups, Reading, Signal
 from firstfault.text.signals.parts import given, node_name, whole
 
@@ -40,11 +41,9 @@ _SEPARATORS = (
 )
 _VALUES = ("nan", "inf")
 
-_STEP = re2.compile(r"(?i)\b(?:global[_ ]?steps?|steps?|iteration|iter|it)['\"]?[ =:#]+(\d+)")
-_PAIR = re2.compile(
-    r"(?i)([a-z][\w/.-]*(?: [a-z][\w/.-]*)??)['\"]?(?:\s*[=:|]\s*|\s+is\s+|\s+)['\"]?(?:tensor\()?([-+]?)(nan|inf(?:inity)?)\b"
-)
-_IS_NUMBER = re2.compile(r"(?i)(?:loss|norm|ppl|perplexity)$")
+_STEP = Pattern(r"(?i)\b(?:global[_ ]?steps?|steps?|iteration|iter|it)['\"]?[ =:#]+(\d+)")
+_PAIR = Pattern(r"(?i)([a-z][\w/.-]*(?: [a-z][\w/.-]*)??)['\"]?(?:\s*[=:|]\s*|\s+is\s+|\s+)['\"]?(?:tensor\()?([-+]?)(nan|inf(?:inity)?)\b")
+_IS_NUMBER = Pattern(r"(?i)(?:loss|norm|ppl|perplexity)$")
 
 
 def _trigger() -> str:

@@ -8,9 +8,8 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import re2
-
 from firstfault.model import NOBODY, Stamp, Who
+from firstfault.text.linear import Pattern
 
 if TYPE_CHECKING:
     from firstfault.text.lines import ReadLine
@@ -49,12 +48,12 @@ WORD_CODES = {
 SIGNAL_NAMES = {-code: name for name, code in SIGNAL_CODES.items()}
 STOP_REASONS = {1: "sighup", 2: "sigint", 10: "sigusr1", 12: "sigusr2", 15: "sigterm"}
 
-_SPAN = re2.compile(r"(\d+)(?:-(\d+))?")
-_BRACKETED = re2.compile(r"\[PG (?:ID )?(?P<id>\d+) (?:PG GUID (?P<guid>[^\s(\]]+) ?)?(?:\((?P<name>[^)\]]*)\) ?)?Rank (?P<rank>\d+)\]")
-_PLAIN_RANK = re2.compile(r"\[Rank (\d+)\]")
-_NCCL_SPEAKER = re2.compile(r"(?P<host>[A-Za-z0-9][\w.-]*):(?P<pid>\d+):\d+ \[(?P<device>\d+)\]")
-_CLOCK = re2.compile(r"(\d{4})-(\d\d)-(\d\d)[T_ ](\d\d):(\d\d):(\d\d)")
-_PCI = re2.compile(r"(?i)([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})")
+_SPAN = Pattern(r"(\d+)(?:-(\d+))?")
+_BRACKETED = Pattern(r"\[PG (?:ID )?(?P<id>\d+) (?:PG GUID (?P<guid>[^\s(\]]+) ?)?(?:\((?P<name>[^)\]]*)\) ?)?Rank (?P<rank>\d+)\]")
+_PLAIN_RANK = Pattern(r"\[Rank (\d+)\]")
+_NCCL_SPEAKER = Pattern(r"(?P<host>[A-Za-z0-9][\w.-]*):(?P<pid>\d+):\d+ \[(?P<device>\d+)\]")
+_CLOCK = Pattern(r"(\d{4})-(\d\d)-(\d\d)[T_ ](\d\d):(\d\d):(\d\d)")
+_PCI = Pattern(r"(?i)([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})")
 
 
 def given(**values: Any) -> dict[str, Any]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-import re2
-
 from firstfault.model import NOBODY, Who
+from firstfault.text.linear import Pattern
 from firstfault.text.signals.base import Groups, Reading, Signal
 from firstfault.text.signals.parts import address, given, is_address, nccl_speaker, node_name, own_rank, whole
 
@@ -24,10 +23,10 @@ _MANNERS = (
     ("broken pipe", "closed"),
     ("closed", "closed"),
 )
-_STATUS_NUMBER = re2.compile(r"status=(?:IBV_WC_\w+\()?(\d+)|with error (\d+)")
-_HCA = re2.compile(r"\bhca (\S+)")
-_REMOTE = re2.compile(r"remote=([^\s,]+):(\d+)")
-_REMOTE_GID = re2.compile(r"remoteGids? ?(\S+)")
+_STATUS_NUMBER = Pattern(r"status=(?:IBV_WC_\w+\()?(\d+)|with error (\d+)")
+_HCA = Pattern(r"\bhca (\S+)")
+_REMOTE = Pattern(r"remote=([^\s,]+):(\d+)")
+_REMOTE_GID = Pattern(r"remoteGids? ?(\S+)")
 # completion status of an InfiniBand work request: manner, and what it says of the peer that it names
 _IB_STATUS = {
     4: ("refused", "innocent"),  # local protection error: the speaker's own memory registration

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import re2
-
 from firstfault.model import Who
+from firstfault.text.linear import Pattern
 from firstfault.text.signals.base import BlockSignal, Groups, Reading, Signal
 from firstfault.text.signals.parts import given, group_of, merged, numbers, own_rank, whole
 
@@ -72,7 +71,7 @@ def _named_missing(of: str) -> Callable[[Groups, ReadLine], Iterable[Reading]]:
     return read
 
 
-_HOROVOD_RANK = re2.compile(r"^\W*(\d+): \[")
+_HOROVOD_RANK = Pattern(r"^\W*(\d+): \[")
 
 
 def _horovod(lines: Sequence[ReadLine]) -> Iterable[Reading]:
@@ -88,9 +87,9 @@ def _closes_horovod(line: ReadLine) -> bool:
 
 # JAX coordination service: a task is a process, its number the process's rank
 
-_JAX_TASK = re2.compile(r"/job:[\w-]+/replica:\d+/task:(\d+)")
-_JAX_BARRIER = re2.compile(r"# of tasks that reached the barrier: (\d+)/(\d+)")
-_JAX_FIRST = re2.compile(r"first task at the barrier: /job:[\w-]+/replica:\d+/task:(\d+)")
+_JAX_TASK = Pattern(r"/job:[\w-]+/replica:\d+/task:(\d+)")
+_JAX_BARRIER = Pattern(r"# of tasks that reached the barrier: (\d+)/(\d+)")
+_JAX_FIRST = Pattern(r"first task at the barrier: /job:[\w-]+/replica:\d+/task:(\d+)")
 
 
 def _jax_barrier(lines: Sequence[ReadLine]) -> Iterable[Reading]:
@@ -133,7 +132,7 @@ def _jax_leader(_groups: Groups, _line: ReadLine) -> Iterable[Reading]:
 
 # Mismatches
 
-_FINGERPRINT = re2.compile(
+_FINGERPRINT = Pattern(
     r"(?i)Rank (\d+) is running (?:inconsistent )?(?:collective: )?CollectiveFingerPrint\((?:SequenceNumber=(\d+), )?OpType=(\w+)"
     r"(?:, TensorShape=(\[[^\]]*\]))?(?:, TensorDtypes=(\w+))?"
 )
@@ -152,7 +151,7 @@ def _fingerprints(_groups: Groups, line: ReadLine) -> Iterable[Reading]:
     yield Reading("collective-mismatch", own_rank(int(found[0][0]), line), given(seq=seq, fingerprints=prints))
 
 
-_PROCESS_SHAPE = re2.compile(r"- Process (\d+): (.{1,200})")
+_PROCESS_SHAPE = Pattern(r"- Process (\d+): (.{1,200})")
 
 
 def _shapes(lines: Sequence[ReadLine]) -> Iterable[Reading]:
@@ -190,12 +189,12 @@ def _nccl_versions(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
 
 # Lagging ranks
 
-_RAS_COMM = re2.compile(r"#\d+-\d+ \(([0-9a-f]+)\)")
-_RAS_COUNT = re2.compile(r"(\d+) ranks? (?:have|has) (?:launched up to operation (\d+)|not launched any operations)")
-_RAS_ONE = re2.compile(r"Rank (\d+) has (?:launched up to operation (\d+)|not launched any operations)")
-_RAS_RANKS = re2.compile(r"^\W*Ranks? ([\d,\- ]+)")
-_RAS_NODE = re2.compile(r"\bnode (\S+)")
-_RAS_OPERATION = re2.compile(r"different (\w+) operation counts")
+_RAS_COMM = Pattern(r"#\d+-\d+ \(([0-9a-f]+)\)")
+_RAS_COUNT = Pattern(r"(\d+) ranks? (?:have|has) (?:launched up to operation (\d+)|not launched any operations)")
+_RAS_ONE = Pattern(r"Rank (\d+) has (?:launched up to operation (\d+)|not launched any operations)")
+_RAS_RANKS = Pattern(r"^\W*Ranks? ([\d,\- ]+)")
+_RAS_NODE = Pattern(r"\bnode (\S+)")
+_RAS_OPERATION = Pattern(r"different (\w+) operation counts")
 
 
 def _ras_groups(lines: Sequence[ReadLine]) -> list[dict[str, Any]]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-import re2
-
 from firstfault.model import NOBODY, Who
+from firstfault.text.linear import Pattern
 from firstfault.text.signals.base import BlockSignal, Groups, Reading, Signal
 from firstfault.text.signals.parts import (
     MOST_NUMBERS,
@@ -45,14 +44,14 @@ def _start(who: Who, by: str, world: int | None) -> Iterable[Reading]:
     yield from _joined(who, by, world)
 
 
-_LOCAL = re2.compile(r"(?i)local[_ -]?rank['\"]?[ =:]+['\"]?(\d+)")
-_PID = re2.compile(r"(?i)\bpid['\"]?[ =:]+(\d+)")
+_LOCAL = Pattern(r"(?i)local[_ -]?rank['\"]?[ =:]+['\"]?(\d+)")
+_PID = Pattern(r"(?i)\bpid['\"]?[ =:]+(\d+)")
 
 
 # a rank of something smaller than the job
-_PARTIAL = re2.compile(r"(?i)(?:parallel|\b[dtpces]p|group|node|replica|stage|shard)[ _-]+(?:rank|world)")
-_GLOBAL = re2.compile(r"(?i)(?:^|[^a-z_])(?:global[_ ]|world[_ ])?rank['\"]?[ =:]{1,3}['\"]?(\d+)")
-_BEGINS = re2.compile(r"(?i)\b(?:initiali[sz]|start|launch|spawn|set(?:ting)? up|setup|join|connect)")
+_PARTIAL = Pattern(r"(?i)(?:parallel|\b[dtpces]p|group|node|replica|stage|shard)[ _-]+(?:rank|world)")
+_GLOBAL = Pattern(r"(?i)(?:^|[^a-z_])(?:global[_ ]|world[_ ])?rank['\"]?[ =:]{1,3}['\"]?(\d+)")
+_BEGINS = Pattern(r"(?i)\b(?:initiali[sz]|start|launch|spawn|set(?:ting)? up|setup|join|connect)")
 
 
 def _named(rank: int | None, line: ReadLine) -> Who:
@@ -106,7 +105,7 @@ def _mpi_settings(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
     yield from _start(who, "deepspeed", whole(groups["world"]))
 
 
-_HOST_RANKS = re2.compile(r"'([\w.-]+)': \[([\d, ]+)\]")
+_HOST_RANKS = Pattern(r"'([\w.-]+)': \[([\d, ]+)\]")
 
 
 def _deepspeed_mapping(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
@@ -119,7 +118,7 @@ def _deepspeed_mapping(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
             yield Reading("binding", who, values, keep="none" if who.node else "node")
 
 
-_ENVIRONMENT = re2.compile(
+_ENVIRONMENT = Pattern(
     r"\b(LOCAL_WORLD_SIZE|WORLD_SIZE|LOCAL_RANK|GROUP_RANK|NODE_RANK|RANK|SLURM_PROCID|SLURM_LOCALID|MASTER_ADDR)"
     r"['\"]?[=:] ?['\"]?([\w.:-]+)"
 )
@@ -144,7 +143,7 @@ def _environment(_groups: Groups, line: ReadLine) -> Iterable[Reading]:
         yield Reading("setting", values={"name": "MASTER_ADDR", "value": told["MASTER_ADDR"]})
 
 
-_ACCELERATE = re2.compile(r"(Num processes|Process index|Local process index): (\d+)")
+_ACCELERATE = Pattern(r"(Num processes|Process index|Local process index): (\d+)")
 
 
 def _accelerate(lines: Sequence[ReadLine]) -> Iterable[Reading]:
@@ -175,8 +174,8 @@ def _nan_rank(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
 
 # NCCL
 
-_COMM_FIELD = re2.compile(r"\b(cudaDev|nvmlDev|busId|commId|parent) (?:0x)?([0-9A-Fa-f]+)")
-_COMM_PHASE = re2.compile(r"(Init|Abort|Destroy) (START|COMPLETE)")
+_COMM_FIELD = Pattern(r"\b(cudaDev|nvmlDev|busId|commId|parent) (?:0x)?([0-9A-Fa-f]+)")
+_COMM_PHASE = Pattern(r"(Init|Abort|Destroy) (START|COMPLETE)")
 
 
 def _phase(rest: str) -> str | None:
