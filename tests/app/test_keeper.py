@@ -144,3 +144,18 @@ def test_a_database_damaged_while_running_is_replaced(rig):
     rig.clock.advance(2)
     assert rig.keeper.checkpoint()
     assert [one.incident.id for one in rig.store.incidents(IncidentFilter())] == ["i2"]
+
+
+def test_a_page_waits_for_a_bounded_number_of_events(rig):
+    """The change is stored with the oldest events; the others stay, and come with later commits and the checkpoint, each once."""
+    rig.keeper.found([event(f"e{number}") for number in range(25)])
+    rig.keeper.changed(change(), "train")
+    assert rig.keeper.commit(10)
+    assert rig.store.incident("i1") is not None
+    assert rig.keeper.waiting() == 15
+    assert rig.keeper.behind()
+    assert rig.keeper.commit(10)
+    assert rig.keeper.waiting() == 5
+    assert rig.keeper.checkpoint()
+    assert not rig.keeper.behind()
+    assert rig.store._writer.execute("SELECT count(*) FROM events").fetchone()[0] == 25

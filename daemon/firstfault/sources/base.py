@@ -7,6 +7,7 @@ back to `Source.start`. A source therefore needs no acknowledgement, and a crash
 
 from __future__ import annotations
 
+import heapq
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -193,11 +194,20 @@ Delivery = Read | Quiet | Forget | News
 
 
 class Handover:
-    """A queue between threads, bounded in bytes and in items; a full one makes the source wait."""
+    """A queue between threads, bounded in bytes and in items; a full one makes the source wait.
 
-    def __init__(self, max_bytes: int = 32 << 20, max_items: int = 4096) -> None:
+    Each stream's items come out in their order. Where several streams wait, the one that has had the least so far is next (start-time fair
+    queueing), so that a rank that says little, and something else than all others, is not heard behind their flood.
+    """
+
+    def __init__(self, max_bytes: int = 32 << 20, max_items: int = 1 << 16) -> None:
         self._max_bytes, self._max_items = max_bytes, max_items
-        self._items: deque[Delivery] = deque()
+        self._items: list[tuple[int, int, Delivery]] = []  # a heap by turn and number
+        self._turn = 0  # of the item taken last, in bytes of a stream
+        self._due: dict[str, int] = {}  # stream -> the turn of its next item
+        self._number = 0
+        self._arrivals: deque[tuple[int, float]] = deque()  # numbers of batches, with when they came, in that order
+        self._taken: set[int] = set()  # of these
         self._unread: Counter[str] = Counter()  # batches that wait, by stream
         self._bytes = 0
         self._closed = False
@@ -229,17 +239,20 @@ class Handover:
             return True
 
     def get(self, timeout: float | None = None) -> Delivery | None:
-        """Return the next item in order; None after `timeout` seconds without one, or when closed and empty."""
+        """Return the item whose turn it is; None after `timeout` seconds without one, or when closed and empty."""
         with self._filled:
             self._filled.wait_for(lambda: self._items or self._closed, timeout)
             if not self._items:
                 return None
-            item = self._items.popleft()
+            self._turn, number, item = heapq.heappop(self._items)
             if isinstance(item, Read):
                 self._bytes -= len(item.batch.data)
                 self._count(item, -1)
+                self._take(number, item)
             elif isinstance(item, News):
                 self._bytes -= item.size
+            if not self._items:
+                self._turn, self._due = 0, {}
             self._emptied.notify()
             return item
 
@@ -255,6 +268,11 @@ class Handover:
         with self._filled:
             return stream_id in self._unread
 
+    def oldest(self) -> float | None:
+        """Return when the bytes came that have waited longest, seconds UTC; None where none wait or nobody knows."""
+        with self._filled:
+            return self._arrivals[0][1] if self._arrivals else None
+
     def depth(self) -> tuple[int, int]:
         """Return items and bytes that wait."""
         with self._filled:
@@ -268,11 +286,24 @@ class Handover:
             self._add(item, size)
 
     def _add(self, item: Delivery, size: int) -> None:
-        self._items.append(item)
+        name = _stream_of(item)
+        turn = max(self._turn, self._due.get(name, 0))
+        self._due[name] = turn + size
+        self._number += 1
+        heapq.heappush(self._items, (turn, self._number, item))
         self._bytes += size
         if isinstance(item, Read):
             self._count(item, 1)
+            if item.batch.arrived is not None:
+                self._arrivals.append((self._number, item.batch.arrived))
         self._filled.notify()
+
+    def _take(self, number: int, item: Read) -> None:
+        if item.batch.arrived is None:
+            return
+        self._taken.add(number)
+        while self._arrivals and self._arrivals[0][0] in self._taken:
+            self._taken.remove(self._arrivals.popleft()[0])
 
     def _count(self, item: Read, change: int) -> None:
         name = item.batch.stream.id
@@ -283,3 +314,11 @@ class Handover:
     def _fits(self, size: int) -> bool:
         """Let one batch into an empty queue whatever its size, or it would wait for ever."""
         return not self._items or (self._bytes + size <= self._max_bytes and len(self._items) < self._max_items)
+
+
+def _stream_of(item: Delivery) -> str:
+    if isinstance(item, Read):
+        return item.batch.stream.id
+    if isinstance(item, Quiet):
+        return item.stream.id
+    return item.stream_id if isinstance(item, Forget) else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Protocol
 
 from firstfault.clock import Clock
@@ -48,9 +49,10 @@ class _Waiting:
     def count(self) -> int:
         return len(self.changes) + len(self.events)
 
-    def clear(self, whole: bool) -> None:
+    def clear(self, whole: bool, events: Iterable[str]) -> None:
         self.changes.clear()
-        self.events.clear()
+        for name in events:
+            del self.events[name]
         self.contexts.clear()
         self.journal.clear()
         if whole:
@@ -139,20 +141,27 @@ class Keeper:
         )
         return bool(moved) and self._clock.monotonic() - self._checked_at >= max(self._checkpoint_secs, self._cost * COST_SHARE)
 
-    def commit(self) -> bool:
-        """Write changes and events now, without state and positions: a crash repeats lines, and the ledger knows what is repeated."""
-        return self._try(False, False)
+    def behind(self) -> bool:
+        """Tell whether events wait."""
+        return bool(self._waiting.events)
+
+    def commit(self, most_events: int = MAX_EVENTS) -> bool:
+        """Write changes and events now, without state and positions: a crash repeats lines, and the ledger knows what is repeated.
+
+        Of the events the oldest `most_events`; the others wait for the next commit or checkpoint, so that no page waits for thousands of them.
+        """
+        return self._try(False, False, most_events)
 
     def checkpoint(self, force: bool = False) -> bool:
         """Write everything that waits together with the pipeline's state; `force` does not wait for the next try."""
         return self._try(True, force)
 
-    def _try(self, whole: bool, force: bool) -> bool:
+    def _try(self, whole: bool, force: bool, most_events: int = MAX_EVENTS) -> bool:
         if not force and self._clock.monotonic() < self._retry_at:
             self._answer(False)
             return False
         try:
-            self._write(whole)
+            self._write(whole, most_events)
         except StoreError as error:
             return self._failed(error)
         if self._failures:
@@ -161,11 +170,12 @@ class Keeper:
         self._answer(True, whole)
         return True
 
-    def _write(self, whole: bool) -> None:
+    def _write(self, whole: bool, most_events: int) -> None:
         now, waiting, started = self._clock.now(), self._waiting, self._clock.monotonic()
         state = self._snapshot() if whole else None
+        events = list(waiting.events) if whole else list(islice(waiting.events, most_events))
         with self._store.transaction() as tx:
-            tx.add_events(waiting.events.values(), now)
+            tx.add_events([waiting.events[name] for name in events], now)
             for change, family, owed in waiting.changes:
                 tx.put_change(change, family)
                 for sink, delivery in owed:
@@ -181,7 +191,7 @@ class Keeper:
                 tx.clear_journal()
             else:
                 tx.add_journal(waiting.journal, now)
-        waiting.clear(whole)
+        waiting.clear(whole, events)
         if self._memory:
             self._memory.written()
         if whole:

@@ -32,6 +32,8 @@ from firstfault.transport.base import Publisher
 
 TICK_SECS, NEWS_SECS = 0.25, 0.05  # between two judgements, without and with new events
 BUSY_SHARE, IDLE_SHARE = 4.0, 1.0  # of the time the last judging took, until the next one: with lines waiting, and with none
+SOME_EVENTS = 1000  # stored before a page and between two turns; the others follow when nothing waits
+BUSY_SECS = 60.0  # of lines waiting without a break, after which a checkpoint is made all the same
 MOST_A_TURN = 256  # deliveries between two looks at the clock
 FLUSH_SECS = 1.0  # how long a checkpoint waits until what was published is safe
 LAST_FLUSH_SECS = 5.0  # the same for the last one
@@ -88,6 +90,7 @@ class Worker:
         self._next_news = clock.monotonic()  # events are judged without waiting for the tick, but not before this
         self._vintage = Vintage()
         self._troubles: dict[tuple[str, str], str] = {}  # told already
+        self._busy_since: float | None = None  # lines have waited without a break since
         self._arrived: float | None = None  # when the newest bytes that were matched were read
         self._thread = threading.Thread(target=self._run, name="firstfault-pipeline", daemon=True)
 
@@ -177,10 +180,10 @@ class Worker:
 
     def _read_until(self) -> float:
         """Return the time up to which everything was read: while lines wait, silence after those before them proves nothing."""
-        now = self._clock.now()
-        if self._handover.depth()[0] and self._arrived is not None:
-            return min(now, self._arrived)
-        return now
+        known = [self._clock.now()]
+        if self._handover.depth()[0]:
+            known += [at for at in (self._arrived, self._handover.oldest()) if at is not None]
+        return min(known)
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -268,11 +271,21 @@ class Worker:
                 owed = self._owed(ruling.change) if ruling.told == "news" else ()
                 self._keeper.changed(ruling.change, self.families.of(ruling.change.incident.key.job), owed)
         self._publish_found()
-        if rulings or self._keeper.owes():
-            self._keeper.commit()
+        busy = self._is_busy()
+        if rulings or self._keeper.owes() or (not busy and self._keeper.behind()):
+            self._keeper.commit(SOME_EVENTS)
             self._tell([ruling for ruling in rulings if ruling.told != "nothing"])
-        if self._keeper.due() and self._is_safe(FLUSH_SECS):
+        if not busy and self._keeper.due() and self._is_safe(FLUSH_SECS):
             self._keeper.checkpoint()
+
+    def _is_busy(self) -> bool:
+        """Tell whether a checkpoint has to wait: lines do, and not for long yet."""
+        now = self._clock.monotonic()
+        if not self._handover.depth()[0]:
+            self._busy_since = None
+        elif self._busy_since is None:
+            self._busy_since = now
+        return self._busy_since is not None and now - self._busy_since < BUSY_SECS
 
     def _rule(self, change: Change) -> list[Ruling]:
         """Judge one change; a failure that is told for the first time is looked back at, and is said to have recurred if it has."""
