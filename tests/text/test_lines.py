@@ -289,10 +289,28 @@ def test_no_bytes_break_it(raw):
 
 _HEADS = ("", "[rank3]: ", "[rank3]:", "[rank12]:  ", "[rank0]:[rank4]: ", "[default1]:", "0: ", "> ")
 _BODIES = (
-    '  File "/a/b.py", line 3, in f', "    work = group.allreduce([tensor], opts)", "  x", " y z", "frame #0: c10d::f()", "word [stderr] x", "node-1 [stdout] y",
-    "rank 3: x", "rank: 3 y", "slurmstepd error", "launch.py: x", "loss 2 step 3", "iter 22: loss", "    2026-01-02 03:04:05 two records" + "    2026-01-02 03:04:06 x" * 3,
-    "it/s] file.py:3 x] [2026-01-02 03:04:05,123] [x", "at x.cpp:3%|Traceback (most recent call last)", "  \\| a \\| b", "ünder x", "  ünder", "a\tb c", "x" * 160 + " y",
-)  # fmt: skip
+    '  File "/a/b.py", line 3, in f',
+    "    work = group.allreduce([tensor], opts)",
+    "  x",
+    " y z",
+    "frame #0: c10d::f()",
+    "word [stderr] x",
+    "node-1 [stdout] y",
+    "rank 3: x",
+    "rank: 3 y",
+    "slurmstepd error",
+    "launch.py: x",
+    "loss 2 step 3",
+    "iter 22: loss",
+    "    2026-01-02 03:04:05 two records" + "    2026-01-02 03:04:06 x" * 3,
+    "it/s] file.py:3 x] [2026-01-02 03:04:05,123] [x",
+    "at x.cpp:3%|Traceback (most recent call last)",
+    "  \\| a \\| b",
+    "ünder x",
+    "  ünder",
+    "a\tb c",
+    "x" * 160 + " y",
+)
 
 
 @pytest.mark.parametrize("head", _HEADS)

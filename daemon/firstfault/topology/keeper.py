@@ -148,7 +148,7 @@ class Keeper:
     def commit(self, most_events: int = MAX_EVENTS) -> bool:
         """Write changes and events now, without state and positions: a crash repeats lines, and the ledger knows what is repeated.
 
-        Of the events the oldest `most_events`; the others wait for the next commit or checkpoint, so that no page waits for thousands of them.
+        Of the events the oldest `most_events`; the others wait for the next commit or checkpoint, so that no page waits for thousands.
         """
         return self._try(False, False, most_events)
 
