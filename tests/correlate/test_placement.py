@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from firstfault.correlate.attempts import cut
 from firstfault.correlate.roster import Roster
-from firstfault.correlate.suspects import of_local, of_rank
+from firstfault.correlate.suspects import of_local, of_node, of_rank
 from firstfault.model import Who
 from tests.correlate.build import fact, progress
 
@@ -56,6 +56,19 @@ def test_all_names_of_a_pod_mean_its_machine():
     roster = Roster.build([placed("p-0-x7k2", "gpu-a.example.org", hostname="p-0", address="10.0.3.7"), spoke("p-0-x7k2", 0)])
     assert {roster.node(name) for name in ("p-0-x7k2", "p-0", "p-0.svc.ml", "10.0.3.7", "gpu-a")} == {"gpu-a"}
     assert roster.shown("gpu-a") == "gpu-a.example.org"
+
+
+def test_the_host_that_nccl_prints_is_the_pod():
+    """A pod whose host name nobody told is known by what its processes print, unless two pods print the same."""
+
+    def comm(pod: str, host: str, rank: int):
+        return fact("nccl-comm", Who(node=host, pid=97, pci="0000:cb:00"), stream=pod, comm_rank=rank, nranks=2, bus_id="cb000")
+
+    seen = [placed("p-0-x7k2", "gpu-a"), placed("p-1-q1q1", "gpu-b"), comm("p-0-x7k2", "p-0", 0), comm("p-1-q1q1", "p-1", 1)]
+    roster = Roster.build(seen)
+    assert roster.resolve(Who(pci="0000:cb:00", node="gpu-b")) == of_rank(1)
+    same = Roster.build([*seen[:2], comm("p-0-x7k2", "trainer", 0), comm("p-1-q1q1", "trainer", 1)])
+    assert same.resolve(Who(pci="0000:cb:00", node="gpu-b")) == of_node("gpu-b")
 
 
 def test_pods_that_share_a_machine_stay_apart():

@@ -17,9 +17,24 @@ from firstfault.sources.kernel.source import kernel_labels
 from firstfault.sources.kernel.tenants import Tenants
 from firstfault.sources.kubernetes.book import PodBook
 from firstfault.sources.kubernetes.pods import pod_of
+from tests.services.plugin import unavailable
 
 AT = 1_796_036_523.0  # 2026-11-30T11:02:03Z
 UIDS = {name: f"00000000-0000-0000-0000-00000000000{number}" for number, name in enumerate(("llm-0", "llm-1", "other-0", "sys"), 1)}
+
+
+KMSG = "/dev/kmsg"
+
+
+def write_kmsg(text: str) -> None:
+    """Write to the kernel's own log, which root may."""
+    try:
+        with open(KMSG, "w", encoding="utf-8") as file:
+            file.write(f"<2>{text}\n")
+        with open(KMSG, "rb"):
+            pass
+    except OSError as error:
+        unavailable(KMSG, f"{error.strerror}; the kernel's own device was not read (run the tests as root on a machine that has it)")
 
 
 def stamp(at: float) -> str:

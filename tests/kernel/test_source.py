@@ -19,9 +19,7 @@ from firstfault.sources.kernel.processes import Process, Processes
 from firstfault.sources.kernel.records import Record, line_of, parse, pids_of
 from firstfault.sources.kernel.source import KernelSource, Options, boot_id
 from firstfault.text.prefix import read_prefix
-from tests.kernel.make import UIDS, process
-
-KMSG = "/dev/kmsg"
+from tests.kernel.make import KMSG, UIDS, process, write_kmsg
 
 
 class Observer(SilentObserver):
@@ -70,17 +68,6 @@ def pipe(tmp_path):
     writer = os.open(path, os.O_RDWR)
     yield str(path), lambda text: os.write(writer, text.encode())
     os.close(writer)
-
-
-def write_kmsg(text: str) -> None:
-    """Write to the kernel's own log, or say why not: the kernel lets ten lines through in five seconds."""
-    try:
-        with open(KMSG, "w", encoding="utf-8") as file:
-            file.write(f"<2>{text}\n")
-    except OSError as error:
-        if os.environ.get("CI") == "true" and error.errno not in (errno.EPERM, errno.EACCES, errno.ENOENT):
-            raise
-        pytest.skip(f"{KMSG} cannot be written ({error.strerror}): the kernel's own device is not tested here; run the tests as root")
 
 
 def test_the_kernels_own_log(tmp_path):

@@ -18,6 +18,12 @@ def missing(program: str, why: str) -> None:
     pytest.skip(f"{program} is missing: {why}")
 
 
+def unavailable(what: str, why: str) -> None:
+    """Skip where this machine does not let a test have something, in CI too; the reason is repeated at the end of the run."""
+    _MISSING[what] = why
+    pytest.skip(f"{what} cannot be used: {why}")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """Carry what is missing from a worker of pytest-xdist to the process that writes the summary."""

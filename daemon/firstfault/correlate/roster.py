@@ -68,6 +68,17 @@ def places_of(seen: list[Observation]) -> list[Placement]:
     return list(dict.fromkeys(placement_from(one.values) for one in placed if one.stream in heard or one.who.node in heard))
 
 
+def printed_hosts(facts: list[Fact]) -> dict[str, str]:
+    """Return {pod: how its processes call their host} of pods in whose streams NCCL prints one host that no other pod's prints."""
+    pod_of = {one.stream: str(one.values["pod"]) for one in facts if one.name == "placement" and one.values.get("pod")}
+    hosts: dict[str, set[str]] = defaultdict(set)
+    for one in facts:
+        if one.name == "nccl-comm" and one.who.node and one.stream in pod_of:
+            hosts[pod_of[one.stream]].add(node_key(one.who.node))
+    claims = Counter(host for found in hosts.values() for host in found)
+    return {pod: next(iter(found)) for pod, found in hosts.items() if len(found) == 1 and claims[next(iter(found))] == 1}
+
+
 class Roster:
     """Answer which rank is meant by what a line printed.
 
@@ -102,7 +113,8 @@ class Roster:
         roster._learn_names(seen)
         facts = [one for one in seen if isinstance(one, Fact)]
         places = places_of(seen)
-        roster._learn_machines(places)
+        if places:
+            roster._learn_machines(places, printed_hosts(facts))
         roster._learn_worlds(facts)
         for who in dict.fromkeys(one.who for one in seen):
             roster._learn(who)
@@ -143,8 +155,11 @@ class Roster:
             if len(hosts) == 1 and host != home and taken[host] == 1 and host not in claims:
                 self._names[home] = host
 
-    def _learn_machines(self, places: list[Placement]) -> None:
+    def _learn_machines(self, places: list[Placement], printed: Mapping[str, str]) -> None:
         """Put pods on their machines. Several pods of the job on one machine stay apart: each has its own local ranks and pids."""
+        for pod, host in printed.items():
+            if host != node_key(pod):
+                self._names.setdefault(host, node_key(pod))
         tenants: dict[str, set[str]] = defaultdict(set)
         for one in places:
             if one.pod and one.address:

@@ -119,6 +119,11 @@ def _kubernetes(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
     yield _exit(Who(node=node_name(pod)), code=exit_code(int(groups["code"] or 0)), by="kubernetes")
 
 
+def _container(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
+    # the end of the container's first process, as a rule the launcher: of no rank in particular
+    yield _exit(Who(node=groups["pod"], agent=True), code=exit_code(int(groups["code"] or 0)), by="kubernetes", process=groups["name"])
+
+
 def _shell(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
     yield _exit(Who(pid=whole(groups["pid"])), "node", code=signal_code(groups["how"]), by="shell")
 
@@ -152,6 +157,11 @@ SIGNALS = (
     ),
     BlockSignal("ray-actor", r"The actor died unexpectedly before finishing this task", _closes_actor, 10, _ray_actor),
     Signal("pod-exit", r"Pod: (?P<pod>[\w.-]+) exited with code (?P<code>\d+)", _kubernetes),
+    Signal(
+        "container-exit",
+        r"container (?P<name>\S+) of pod (?P<pod>[\w.-]+) ended with exit code (?P<code>\d+)",
+        _container,
+    ),
     Signal(
         "shell-exit",
         r"line \d+: +(?P<pid>\d+) "
