@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.app.living import Alertmanager, living, until
 from tests.kernel.make import KMSG, write_kmsg
-from tests.kubernetes.standin import StandIn
+from tests.pods.standin import StandIn
 
 NODE = "gpu-b"
 

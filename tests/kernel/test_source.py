@@ -128,7 +128,7 @@ def test_overwritten_records_are_counted(pipe, tmp_path, monkeypatch):
     reading.until(lambda: "two" in reading.text())
     reading.stop()
     assert failed
-    assert reading.observer.lost == 10
+    assert (reading.observer.lost, reading.observer.errors) == (10, [])
 
 
 def test_a_device_that_cannot_be_read_is_told_once(tmp_path, monkeypatch):

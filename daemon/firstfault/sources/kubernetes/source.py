@@ -107,7 +107,7 @@ class KubernetesSource:
                 for one in watches:
                     group.create_task(one.run())
         except* StoppedError:
-            raise StoppedError from None
+            pass  # nobody takes what is said any more
         finally:
             await api.close()
 
@@ -126,8 +126,8 @@ class KubernetesSource:
     # pods
 
     def pods_are(self, objects: list[dict[str, Any]]) -> None:
-        """Take the pods that there are; others are no more."""
-        there = {pod.uid for one in objects if (pod := self.pod_is(one)) is not None}
+        """Learn that these are all pods that there are; others are no more."""
+        there = {str(part_of(one, "metadata").get("uid")) for one in objects}
         for uid in self.book.uids() - there:
             self.pod_gone(uid)
         for uid in set(self._said) - there:
@@ -193,6 +193,8 @@ class _Pods:
         self._source = source
 
     def replace(self, objects: list[dict[str, Any]]) -> None:
+        for one in objects:
+            self._source.pod_is(one)
         self._source.pods_are(objects)
 
     def change(self, kind: str, one: dict[str, Any]) -> None:

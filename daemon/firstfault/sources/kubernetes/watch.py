@@ -65,10 +65,18 @@ class Watch:
             self._works()
             self._pause = FIRST_PAUSE_SECS
             if kind != "BOOKMARK":
-                self._picture.change(kind, one)
+                self._change(kind, one)
             self._version = str((one.get("metadata") or {}).get("resourceVersion") or self._version)
         if self._version == began:
             await self._sleep(FIRST_PAUSE_SECS)  # a server that ends every watch at once must not be asked in a loop
+
+    def _change(self, kind: str, one: dict[str, Any]) -> None:
+        """Take a change; an object that cannot be understood must not end the watch over all others."""
+        try:
+            self._picture.change(kind, one)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            name = (one.get("metadata") or {}).get("name")
+            self._failed(f"{name}: cannot be understood ({type(error).__name__}: {error}); others are watched on")
 
     async def _rest(self) -> None:
         pause, self._pause = self._pause, min(LONGEST_PAUSE_SECS, self._pause * 2)

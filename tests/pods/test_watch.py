@@ -18,7 +18,7 @@ from firstfault.sources.kubernetes.api import Access, access
 from firstfault.sources.kubernetes.book import PodBook
 from firstfault.sources.kubernetes.source import KubernetesSource, Options
 from firstfault.text.identity import identify
-from tests.kubernetes.standin import StandIn, pod
+from tests.pods.standin import StandIn, pod
 
 
 class Observer(SilentObserver):
