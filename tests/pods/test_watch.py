@@ -200,3 +200,27 @@ def test_where_the_api_server_is(tmp_path):
     assert access("https://api:6443/", tmp_path / "token", None, inside).url == "https://api:6443"
     with pytest.raises(InputError, match="give api_server"):
         access(None, tmp_path / "token", None, {})
+
+
+async def test_an_object_that_cannot_be_understood_does_not_end_the_watch():
+    """A pod of an odd shape is told, and the next one is taken."""
+    odd = pod("llm-0", "0000000d")
+    odd["status"]["containerStatuses"] = [{"name": "pytorch", "restartCount": "many", "state": {}}]
+    async with StandIn().listening() as server, watching(server) as one:
+        await until(lambda: server.watches() > 0)
+        await server.put("pods", "ADDED", odd)
+        await server.put("pods", "ADDED", pod("llm-1", "0000000e"))
+        await until(lambda: "0000000e" in one.book.uids())
+        assert any("llm-0: cannot be understood" in error for error in one.observer.errors)
+
+
+async def test_a_receiver_that_takes_no_more_ends_the_thread():
+    """At the end of the process the hand-over is closed first."""
+    ended = {"exitCode": 1, "reason": "Error", "finishedAt": "2026-11-30T11:02:03Z"}
+    failed = pod("llm-0", "0000000f")
+    failed["status"]["containerStatuses"] = [{"name": "pytorch", "restartCount": 0, "state": {"terminated": ended}}]
+    async with StandIn().listening() as server, watching(server) as one:
+        await until(lambda: server.watches() > 0)
+        one.handover.close()
+        await server.put("pods", "ADDED", failed)
+        await until(lambda: not one.source.status().running)
