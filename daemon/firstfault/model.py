@@ -316,6 +316,7 @@ class Incident:
     evidence: tuple[Line, ...] = ()  # the decisive lines, bounded
     recurrence: Recurrence | None = None  # None: not seen before, or not looked up
     partial: bool = False  # ranks of its attempt are known that are not heard here; told only where whole jobs alone page
+    held: str = ""  # why it pages nobody although it is news: a matcher that stands alone knows only a part of the job
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ import trustme
 from aiohttp import web
 
 from firstfault.clock import SystemClock
-from firstfault.config.models import Alertmanager, Alerts, ClientTls
+from firstfault.config.models import Alertmanager, Alerts
+from firstfault.config.receiver import ClientTls
 from firstfault.model import Change
 from firstfault.sinks.addresses import at_address, look_up, place_of
 from firstfault.sinks.alertmanager import AlertmanagerSink, from_config

@@ -11,7 +11,7 @@ import trustme
 from aiohttp import web
 from pydantic import SecretStr
 
-from firstfault.config.models import BasicAuth, ClientTls
+from firstfault.config.receiver import BasicAuth, ClientTls
 from firstfault.errors import DeliveryError
 from firstfault.sinks.http import Access, HttpPoster, Response, public_url
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import aiohttp
 
@@ -15,10 +17,43 @@ from firstfault.model import Attempt, Change, Incident
 from firstfault.store import Store, people
 from firstfault.telemetry import Telemetry
 from firstfault.topology.families import Families
+from firstfault.transport.wire import Received
 from firstfault.web.app import build_app
 from firstfault.web.server import WebServer
 from firstfault.web.site import Reloaded, Site, Told
 from tests.app.make import NOW, Heard, shipped
+
+
+@dataclass
+class Gate:
+    """A door behind which a test stands."""
+
+    known: tuple[str, ...] = ()
+    outcome: Literal["stored", "full", "failed"] = "stored"
+    reason: str | None = None
+    max_body_bytes: int = 10_000
+    max_posts: int = 2
+    brought: list[bytes] = field(default_factory=list)
+    counted: Counter[str] = field(default_factory=Counter)
+    hold: asyncio.Event | None = None  # posts wait for it
+
+    def tokens(self) -> tuple[str, ...]:
+        return self.known
+
+    def closed(self) -> str | None:
+        return self.reason
+
+    async def bring(self, received: Sequence[Received], lines: bytes) -> Literal["stored", "full", "failed"]:
+        if self.hold is not None:
+            await self.hold.wait()
+        self.brought.append(lines)
+        return self.outcome
+
+    def received(self, kinds: Mapping[str, int]) -> None:
+        self.counted.update(kinds)
+
+    def refused(self, reason: str, count: int, detail: str) -> None:
+        self.counted[reason] += count
 
 
 @dataclass
@@ -34,6 +69,7 @@ class Rig:
     reloaded: Reloaded = field(default_factory=lambda: Reloaded(True))
     attempts: tuple[Attempt, ...] = ()
     session: Any = None
+    door: Gate = field(default_factory=Gate)
     server: Any = None
 
     def put(self, *incidents: Incident, kind: str = "settled", at: float = NOW) -> None:
@@ -105,6 +141,7 @@ def _site(rig: Rig, headers: Any, options: dict[str, Any]) -> Site:
         fixes_changed=fixes_changed,
         family=Families([r"^(?P<family>.+)-\d+$"]).of,
         told=told,
+        events=rig.door,
         headers=headers,
         **options,
     )

@@ -83,7 +83,8 @@ def load_config(args: argparse.Namespace) -> Loaded:
         flags |= {f"sources.files.{index}.start_from": ("--start-from", args.start_from) for index in range(count)}
         loaded = load(args.config, os.environ, flags)
     kernel, watch = loaded.config.sources.kernel.device, loaded.config.identity.kubernetes.watch
-    if not loaded.config.sources.files and kernel is None and watch == "none":
+    reads = loaded.config.sources.files or kernel is not None or watch != "none"
+    if not reads and loaded.config.role != "correlator":
         raise UsageError(
             "nothing to read; name log files, as in --logs '/var/log/train/**/*.log', or sources.files in a file given with -c"
         )

@@ -100,7 +100,7 @@ def _read(path: Path) -> str:
 def _add_environment(draft: _Draft, environ: Mapping[str, str]) -> None:
     # Only names with a double underscore are ours: for a Service called firstfault Kubernetes sets FIRSTFAULT_PORT and the like.
     for name in sorted(environ):
-        if name.startswith(PREFIX) and "__" in name[len(PREFIX) :]:
+        if name == f"{PREFIX}ROLE" or (name.startswith(PREFIX) and "__" in name[len(PREFIX) :]):
             parts = name[len(PREFIX) :].lower().split("__")
             origin = Origin(f"environment variable {name}")
             path = _key_path(parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -12,11 +13,11 @@ import re2
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
 from firstfault.config.identity import Identity
+from firstfault.config.receiver import Receiver, Url
 from firstfault.config.section import Section
+from firstfault.config.transport import Events, MatcherSection, Transport
 
 LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*\Z")
-HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")
-OWN_HEADERS = frozenset({"content-type", "content-length", "host", "authorization", "transfer-encoding", "connection"})
 IDENTITY_LABELS = frozenset(
     ["alertname", "fingerprint", "category", "area", "severity", "training_job", "namespace", "run", "attempt", "incident", "revision"]
 )  # firstfault sets these itself; a static label must not replace them
@@ -45,12 +46,6 @@ def _family_pattern(value: str) -> str:
     return value
 
 
-def _url(value: str) -> str:
-    if not re.match(r"https?://[^/\s]+", value):
-        raise ValueError(f"{value!r} is no URL; write it with its scheme, as in http://alertmanager:9093")
-    return value.rstrip("/")
-
-
 def _listen(value: str) -> str:
     host, colon, port = value.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535:
@@ -67,15 +62,6 @@ def _static_labels(labels: dict[str, str]) -> dict[str, str]:
         if name in IDENTITY_LABELS:
             raise ValueError(f"{name!r} is set by firstfault itself; choose another name")
     return labels
-
-
-def _header_names(headers: dict[str, Any]) -> dict[str, Any]:
-    for name in headers:
-        if not HEADER_NAME.match(name):
-            raise ValueError(f"{name!r} is no header name; use letters, digits and hyphens, as in X-Scope-OrgID")
-        if name.lower() in OWN_HEADERS:
-            raise ValueError(f"{name!r} is set by firstfault itself; basic_auth and bearer_token set Authorization")
-    return headers
 
 
 def _minutes(value: Any) -> Any:
@@ -98,10 +84,7 @@ def _instant(value: datetime) -> datetime:
 Zone = Annotated[str, AfterValidator(_zone)]
 Pattern = Annotated[str, AfterValidator(_pattern)]
 FamilyPattern = Annotated[str, AfterValidator(_family_pattern)]
-Url = Annotated[str, AfterValidator(_url)]
 Listen = Annotated[str, AfterValidator(_listen)]
-Headers = Annotated[dict[str, SecretStr], AfterValidator(_header_names)]
-HeaderFiles = Annotated[dict[str, Path], AfterValidator(_header_names)]
 ClockTime = Annotated[str, BeforeValidator(_minutes), AfterValidator(_clock_time)]
 Instant = Annotated[datetime, AfterValidator(_instant)]
 RESERVED = ("kubernetes", "kmsg")  # names of sources that are no files
@@ -210,58 +193,6 @@ class Incidents(Section):
     def _ordered(self) -> Self:
         if self.settle_max_secs < self.settle_quiet_secs:
             raise ValueError(f"settle_max_secs ({self.settle_max_secs:g}) is shorter than settle_quiet_secs ({self.settle_quiet_secs:g})")
-        return self
-
-
-class BasicAuth(Section):
-    """A user name and a password."""
-
-    username: str = Field(min_length=1, description="User name.")
-    password: SecretStr | None = Field(None, description="Password; better in a file.")
-    password_file: Path | None = Field(None, description="File with the password, read again when it changes.")
-
-    @model_validator(mode="after")
-    def _one(self) -> Self:
-        if (self.password is None) == (self.password_file is None):
-            raise ValueError("give exactly one of password and password_file")
-        return self
-
-
-class ClientTls(Section):
-    """How a server's certificate is checked and which one is shown to it."""
-
-    ca_file: Path | None = Field(None, description="Certificates to trust instead of the system's.")
-    cert_file: Path | None = Field(None, description="Certificate shown to the server.")
-    key_file: Path | None = Field(None, description="Key of that certificate.")
-    server_name: str | None = Field(None, description="Name the server's certificate must carry, where it differs from the URL's.")
-    insecure_skip_verify: bool = Field(False, description="Do not check the server's certificate. For trials only.")
-
-    @model_validator(mode="after")
-    def _pair(self) -> Self:
-        if (self.cert_file is None) != (self.key_file is None):
-            raise ValueError("cert_file and key_file belong together; give both or none")
-        return self
-
-
-class Receiver(Section):
-    """How one receiver is reached over HTTP."""
-
-    basic_auth: BasicAuth | None = Field(None, description="HTTP basic authentication.")
-    bearer_token: SecretStr | None = Field(None, description="Bearer token; better in a file.")
-    bearer_token_file: Path | None = Field(None, description="File with the bearer token, read again when it changes.")
-    tls: ClientTls = Field(ClientTls(), description="TLS towards this receiver.")
-    headers: Headers = Field({}, description="Further request headers, such as a tenant's id.")
-    header_files: HeaderFiles = Field({}, description="Further request headers whose values are in files, read again for every request.")
-    timeout_secs: float = Field(10, gt=0, le=300, description="How long one request may take.")
-
-    @model_validator(mode="after")
-    def _one_way_in(self) -> Self:
-        ways = [name for name in ("basic_auth", "bearer_token", "bearer_token_file") if getattr(self, name) is not None]
-        if len(ways) > 1:
-            raise ValueError(f"{' and '.join(ways)} exclude each other; keep one")
-        twice = sorted({name.lower() for name in self.headers} & {name.lower() for name in self.header_files})
-        if twice:
-            raise ValueError(f"{twice[0]!r} is in headers and in header_files; keep one")
         return self
 
 
@@ -466,8 +397,16 @@ class Log(Section):
 class Config(Section):
     """Everything firstfault run can be told."""
 
+    role: Literal["matcher", "correlator", "both"] = Field(
+        "both",
+        description="`matcher`: reads logs and sends what it finds to correlators; without a transport it stands alone and pages only for "
+        "jobs that live wholly in what it reads. `correlator`: reads no log and judges what matchers send. `both`: everything in one.",
+    )
     sources: Sources = Field(Sources(), description="Where log lines come from.")
     identity: Identity = Field(Identity(), description="What tells the job of what is read.")
+    matcher: MatcherSection = Field(MatcherSection(), description="How a matcher is known to correlators.")
+    transport: Transport = Field(Transport(), description="How what a matcher finds reaches correlators.")
+    events: Events = Field(Events(), description="What is taken from matchers over HTTP.")
     rules: Rules = Field(Rules(), description="The entries that failures are recognised by.")
     jobs: Jobs = Field(Jobs(), description="How jobs belong together.")
     incidents: Incidents = Field(Incidents(), description="When an incident settles, pages and closes.")
@@ -481,3 +420,37 @@ class Config(Section):
     limits: Limits = Field(Limits(), description="Bounds on memory and time.")
     reload: Reload = Field(Reload(), description="When configuration and entries are loaded again.")
     log: Log = Field(Log(), description="The daemon's own messages.")
+
+    @model_validator(mode="after")
+    def _fits_the_role(self) -> Self:
+        faults = list(self._role_faults())
+        if faults:
+            raise ValueError("; ".join(faults))
+        return self
+
+    def _role_faults(self) -> Iterator[str]:
+        if self.role != "matcher" and self.transport.kind:
+            yield f"transport.{self.transport.kind} carries what a matcher finds, and role is {self.role}: set role: matcher, or remove it"
+        if self.role == "matcher" and self.transport.kind:
+            for name, targets in (("alertmanager", self.alertmanager.targets), ("webhooks", self.webhooks.targets)):
+                if targets:
+                    yield f"{name}.targets: only a correlator tells people, and this matcher sends to one: configure them there"
+        if self.role == "matcher" and self.events.open:
+            yield "events: a matcher takes none; set role: both or correlator, or remove the section"
+        if self.role == "correlator" and self.sources.files:
+            yield "sources.files: a correlator reads no log; remove them, or set role: both"
+        if self.role == "correlator" and not (self.events.open or self.web.config_file):
+            yield (
+                "role: correlator has nobody to hear: set events.bearer_token_file, or web.config_file with users or client certificates, "
+                "so that matchers can post"
+            )
+
+    @property
+    def publishes(self) -> bool:
+        """Tell whether what is found here is judged elsewhere."""
+        return self.role == "matcher" and self.transport.kind is not None
+
+    @property
+    def stands_alone(self) -> bool:
+        """Tell whether this is a matcher that nobody else judges for."""
+        return self.role == "matcher" and self.transport.kind is None

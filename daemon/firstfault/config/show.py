@@ -81,7 +81,7 @@ def _tables(model: type[BaseModel], prefix: str, title: str) -> Iterator[str]:
             nested.append((inner, f"{dotted}[]." if is_list else f"{dotted}.", f"{dotted}[]" if is_list else dotted))
     if rows:
         yield from (
-            f"## {title}",
+            f"## {title or 'Top level'}",
             "",
             f"{(model.__doc__ or '').strip()}",
             "",

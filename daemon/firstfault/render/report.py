@@ -70,6 +70,7 @@ def incident_json(incident: Incident, rules: RuleSet, base_url: str = "") -> dic
         "settled_at": iso(incident.settled_at),
         "closed_at": iso(incident.closed_at),
         "historic": incident.historic,
+        **({"held": incident.held} if incident.held else {}),
         "fingerprint": incident.fingerprint,
         "title": advice.title,
         "area": advice.area,

@@ -52,8 +52,8 @@ class Alert:
 
 
 def pages(incident: Incident, advice: Advice) -> bool:
-    """Tell whether an incident may ever page: not history, and not merely informative."""
-    return not incident.historic and advice.severity != "info"
+    """Tell whether an incident may ever page: not history, not held for want of a correlator, and not merely informative."""
+    return not incident.historic and not incident.held and advice.severity != "info"
 
 
 def alert_of(incident: Incident, advice: Advice, wording: Wording, now: float, attempts: int = 1) -> Alert:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aiohttp.abc import AbstractResolver
     from pydantic import SecretStr
 
-    from firstfault.config.models import BasicAuth, ClientTls, Receiver
+    from firstfault.config.receiver import BasicAuth, ClientTls, Receiver
 
 _ANSWER_BYTES = 2048  # of a receiver's answer, for people to read
 
@@ -80,8 +80,9 @@ def public_url(url: str) -> str:
 class HttpPoster:
     """POST with aiohttp; the session is made on first use and the TLS context again whenever one of its files changes."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, keep_alive: bool = False) -> None:
         self._access = access
+        self._keep_alive = keep_alive  # for many posts a minute that may be repeated
         self._url = _without_user(access.url)
         self._session: ClientSession | None = None
         self._tls: tuple[object, ssl.SSLContext | bool] | None = None
@@ -120,7 +121,9 @@ class HttpPoster:
             address = self._access.address
             # One send a minute: a kept connection is mostly a dead one by then, and a POST on it would fail.
             self._session = ClientSession(
-                connector=TCPConnector(force_close=True, limit=4, ttl_dns_cache=30, resolver=pinned(address) if address else None),
+                connector=TCPConnector(
+                    force_close=not self._keep_alive, limit=4, ttl_dns_cache=30, resolver=pinned(address) if address else None
+                ),
                 timeout=ClientTimeout(total=self._access.timeout_secs),
                 loop=asyncio.get_running_loop(),
             )

@@ -56,7 +56,7 @@ class Files:
         first_seen = int(self.clock.now() * 1e9)
         if not resumed:
             generation = self._unused(path, at, generation, first_seen)
-        stream = self.stream(path, at, resumed or stream_id(path, at, generation, first_seen))
+        stream = self.stream(path, at, resumed or stream_id(path, at, generation, first_seen, self.options.origin))
         one = Tail.begin(stream, path, fd, at, start, generation, at.dev in self.network)
         one.heard_at = one.moved_at = self.clock.monotonic()
         one.told_quiet = not resumed  # an unterminated line may have been waiting when we stopped
@@ -99,7 +99,7 @@ class Files:
 
     def _unused(self, path: str, at: Seen, generation: int, first_seen: int) -> int:
         """Return the first generation from the given one on whose stream is not known."""
-        while (name := stream_id(path, at, generation, first_seen)) in self._names or name in self.ledger:
+        while (name := stream_id(path, at, generation, first_seen, self.options.origin)) in self._names or name in self.ledger:
             generation += 1
         return generation
 

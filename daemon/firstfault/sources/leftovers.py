@@ -249,7 +249,7 @@ class Leftovers:
 
     def _read_packed(self, path: str, sibling: Sibling) -> None:
         at = sibling.seen
-        stream = self._files.stream(path, at, stream_id(path, at, 0, at.mtime_ns))
+        stream = self._files.stream(path, at, stream_id(path, at, 0, at.mtime_ns, self._files.options.origin))
         start = Position(stream.id, path, *at.key, None, 0, 0, digest(b""), 0, digest(b""), 0, at.mtime_ns)
         self._packed.append(_Packed(stream, start, rest.packed_rest(sibling.path, 0, self._files.options.batch_bytes)))
 

@@ -30,3 +30,4 @@ class FileOptions:
     max_open_files: int = 16_384
     max_files: int = 100_000
     use_inotify: bool = True
+    origin: str = ""  # name of the matcher, part of stream ids: equal paths of two machines must stay apart where they are judged together

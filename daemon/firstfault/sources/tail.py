@@ -154,13 +154,14 @@ def is_packed(name: str) -> bool:
     return name.endswith(PACKED_SUFFIXES)
 
 
-def stream_id(path: str, now: Seen, generation: int, first_seen_ns: int) -> str:
+def stream_id(path: str, now: Seen, generation: int, first_seen_ns: int, origin: str = "") -> str:
     """Name a stream by its file, so that a replay after a crash finds the same name; the birth time, unlike the inode, is not reused.
 
     Where the file system tells no birth time, the moment of first sight stands in; the stored position then carries the name over restarts.
     """
     born = now.birth_ns if now.birth_ns is not None else first_seen_ns
-    return f"file:{path}#{now.dev:x}-{now.inode:x}-{born // 1_000_000:x}" + (f".{generation}" if generation else "")
+    name = f"file:{path}#{now.dev:x}-{now.inode:x}-{born // 1_000_000:x}" + (f".{generation}" if generation else "")
+    return f"{name}:{origin}" if origin else name  # at the end, so that streams are in the order of their paths
 
 
 def active_interval(active: int, floor: float, ceiling: float) -> float:

@@ -18,7 +18,7 @@ from firstfault.model import Change, Event, Incident
 from firstfault.store import folder, plainjson, queries, schema
 from firstfault.store.codec import from_plain
 from firstfault.store.cover import Cover, no_cover
-from firstfault.store.records import Ack, ChangeRecord, Feedback, Fix, IncidentFilter, IncidentRecord, Letter, Position
+from firstfault.store.records import Ack, ChangeRecord, Feedback, Fix, IncidentFilter, IncidentRecord, Letter, Position, Spooled
 from firstfault.store.transaction import Transaction
 
 FILE_NAME = "firstfault.db"
@@ -125,6 +125,32 @@ class Store:
             self.notices.append(f"saved state {name!r} is damaged; starting without it")
             return None
         return plainjson.load(zstandard.decompress(body))
+
+    def meta(self, name: str) -> str | None:
+        """Return a remembered value."""
+        rows = self._rows("SELECT value FROM meta WHERE name = ?", (name,))
+        return str(rows[0][0]) if rows else None
+
+    def spooled(self, target: str, limit: int) -> list[Spooled]:
+        """Return what waits longest for a target."""
+        rows = self._rows(
+            "SELECT seq, place, target, key, progress, body FROM spool WHERE target = ? ORDER BY seq LIMIT ?", (target, limit)
+        )
+        return [Spooled(seq, place, target, key, bool(progress), body) for seq, place, target, key, progress, body in rows]
+
+    def spool_total(self) -> tuple[int, int]:
+        """Return how many items wait, and their bytes."""
+        count, size = self._rows("SELECT count(*), coalesce(sum(size), 0) FROM spool")[0]
+        return int(count), int(size)
+
+    def spool_oldest(self) -> float | None:
+        """Return since when the oldest item waits, seconds UTC."""
+        rows = self._rows("SELECT stored FROM spool ORDER BY seq LIMIT 1")
+        return float(rows[0][0]) if rows else None
+
+    def spool_keys(self) -> list[str]:
+        """Return the jobs of which something waits."""
+        return [row[0] for row in self._rows("SELECT DISTINCT key FROM spool")]
 
     def journal(self) -> Iterator[bytes]:
         """Yield what other matchers told since the state was saved, oldest first."""

@@ -73,6 +73,18 @@ class Letter:
 
 
 @dataclass(frozen=True, slots=True)
+class Spooled:
+    """An observation on its way to a correlator."""
+
+    seq: int  # its place in the line; 0 before it is stored
+    place: str  # what waits under an equal place is replaced
+    target: str
+    key: str  # "<namespace>/<job>"
+    progress: bool  # may be dropped for want of room, unlike events and facts
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class ChangeRecord:
     """One step in an incident's life."""
 

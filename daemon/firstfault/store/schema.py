@@ -58,6 +58,12 @@ CREATE TABLE contexts (incident TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT RO
 
 THIRD = """
 CREATE TABLE journal (seq INTEGER PRIMARY KEY, stored REAL NOT NULL, body BLOB NOT NULL);
+CREATE TABLE spool (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, place TEXT NOT NULL UNIQUE, target TEXT NOT NULL, key TEXT NOT NULL, progress INTEGER NOT NULL,
+    size INTEGER NOT NULL, stored REAL NOT NULL, body BLOB NOT NULL
+);
+CREATE INDEX spool_target ON spool (target, seq);
+CREATE INDEX spool_progress ON spool (progress, seq);
 """
 
 MIGRATIONS: tuple[str, ...] = (FIRST, SECOND, THIRD)  # each leads from its index to the next version; never edit one that was released

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import zstandard
@@ -14,7 +14,7 @@ from firstfault.store import queries
 from firstfault.store.codec import to_plain
 from firstfault.store.cover import Cover, covered
 from firstfault.store.plainjson import dump
-from firstfault.store.records import Ack, Feedback, Fix, Letter, Position
+from firstfault.store.records import Ack, Feedback, Fix, Letter, Position, Spooled
 
 MOST_DEAD_LETTERS = 1_000  # of one sink
 QUIET_KINDS = frozenset({"updated"})  # too many and too small for an incident's history
@@ -59,6 +59,46 @@ class Transaction:
     def clear_journal(self) -> None:
         """Forget what other matchers told: the saved state holds it."""
         self._db.execute("DELETE FROM journal")
+
+    def put_meta(self, name: str, value: str) -> None:
+        """Remember one value."""
+        self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+
+    def add_spool(self, rows: Sequence[Spooled], now: float) -> None:
+        """Keep what is on its way; nothing may wait under an equal place."""
+        values = [(one.place, one.target, one.key, one.progress, len(one.body), now, one.body) for one in rows]
+        self._db.executemany("INSERT INTO spool (place, target, key, progress, size, stored, body) VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+
+    def drop_spool(self, seqs: Sequence[int]) -> tuple[int, int]:
+        """Forget what has arrived; return how many rows went, and their bytes."""
+        return self._drop_spool("seq", seqs)
+
+    def drop_spool_places(self, places: Sequence[str]) -> tuple[int, int]:
+        """Forget what newer rows replace; return how many rows went, and their bytes."""
+        return self._drop_spool("place", places)
+
+    def _drop_spool(self, column: str, values: Sequence[Any]) -> tuple[int, int]:
+        sizes: list[int] = []
+        for start in range(0, len(values), 500):
+            part = values[start : start + 500]
+            query = f"DELETE FROM spool WHERE {column} IN ({','.join('?' * len(part))}) RETURNING size"
+            sizes += [row[0] for row in self._db.execute(query, part)]
+        return len(sizes), sum(sizes)
+
+    def drop_spooled_progress(self, most_bytes: int) -> tuple[int, int]:
+        """Forget the oldest summaries of progress, about so many bytes of them; return how many went and their bytes."""
+        seqs, freed = [], 0
+        for seq, size in self._db.execute("SELECT seq, size FROM spool WHERE progress = 1 ORDER BY seq"):
+            if freed >= most_bytes:
+                break
+            seqs.append((seq,))
+            freed += size
+        self._db.executemany("DELETE FROM spool WHERE seq = ?", seqs)
+        return len(seqs), freed
+
+    def readdress_spool(self, targets: Mapping[str, str]) -> None:
+        """Send what waits for a job elsewhere; `targets` by key."""
+        self._db.executemany("UPDATE spool SET target = ? WHERE key = ? AND target != ?", [(t, key, t) for key, t in targets.items()])
 
     def put_change(self, change: Change, family: str) -> None:
         """Keep an incident as it is after a change, and the change as a step of its life."""

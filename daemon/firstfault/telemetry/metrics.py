@@ -12,6 +12,9 @@ VERDICTS = ("right", "wrong")
 FIX_STATES = ("watching", "verified", "recurred")
 MOST_FAILING = 10_000  # paths of a source that are counted as failing
 DROPS = ("internal-error",)  # why lines of a source may be left out; counted from zero
+POST_FAILURES = ("unreachable", "busy", "unauthorised", "version", "error")  # as are these
+KINDS = ("event", "fact", "progress", "words", "ended")
+REFUSALS = ("closed", "full", "poison", "size", "unauthorised", "unreadable", "unstored", "version")
 ALERT_FAILURES = ("refused", "unreachable")  # counted from zero: rules ask for their increase
 
 
@@ -66,6 +69,15 @@ class Metrics:
         self.sink_waiting = gauge("sink_queue_changes", "Changes that wait for a sink.", "sink")
         self.deliveries_failed = counter("deliveries_failed_total", "Tries of a sink to deliver a change that failed.", "sink", "reason")
         self.dead_letters = counter("dead_letters_total", "Changes that a sink never took.", "sink")
+        # Between matchers and correlators
+        self.items_posted = counter("transport_items_total", "Findings that a correlator took from this matcher.", "transport")
+        self.items_refused = counter("transport_refused_items_total", "Findings that a correlator refused for good.", "transport")
+        self.posts_failed = counter("transport_retries_total", "Tries to send findings that failed.", "transport", "reason")
+        self.spool_bytes = gauge("spool_bytes", "Bytes of findings that wait for a correlator.")
+        self.spool_items = gauge("spool_items", "Findings that wait for a correlator.")
+        self.spool_oldest = gauge("spool_oldest_timestamp_seconds", "Since when the oldest of them waits; 0: nothing waits.")
+        self.items_received = counter("received_items_total", "Findings of matchers that were stored.", "kind")
+        self.posts_refused = counter("received_refused_total", "Posts or single findings of matchers that were not taken.", "reason")
         # Itself
         self.store_errors = counter("store_errors_total", "Writes to the state folder that failed.")
         self.store_bytes = gauge("store_bytes", "Bytes of the database in use.")

@@ -333,6 +333,56 @@ class Telemetry:
         self._metrics.dead_letters.labels(sink).inc()
         self._log.error("given up, kept as a dead letter", sink=sink, delivery=delivery, reason=reason)
 
+    # Between matchers and correlators
+
+    def transport_configured(self, transport: str) -> None:
+        """What is found here is sent to correlators; counters start at zero."""
+        found = self._metrics
+        found.items_posted.labels(transport)
+        found.items_refused.labels(transport)
+        for reason in metrics.POST_FAILURES:
+            found.posts_failed.labels(transport, reason)
+        found.dropped.labels("spool", "progress")
+
+    def items_posted(self, transport: str, count: int) -> None:
+        """A correlator took findings."""
+        self._metrics.items_posted.labels(transport).inc(count)
+
+    def items_refused(self, transport: str, count: int, detail: str) -> None:
+        """A correlator will never take these findings."""
+        self._metrics.items_refused.labels(transport).inc(count)
+        self._log.error("findings refused", transport=transport, count=count, detail=detail)
+
+    def post_failed(self, transport: str, reason: str, target: str, detail: str) -> None:
+        """Findings did not arrive and are sent again; counted every time, and told once an outage: `detail` is empty while it repeats."""
+        self._metrics.posts_failed.labels(transport, reason).inc()
+        if detail:
+            self._log.warning("findings not taken, they wait", transport=transport, target=target, reason=reason, detail=detail)
+
+    def findings_wait(self, items: int, size: int, oldest: float | None) -> None:
+        """So many findings wait for a correlator."""
+        self._metrics.spool_items.set(items)
+        self._metrics.spool_bytes.set(size)
+        self._metrics.spool_oldest.set(oldest or 0.0)
+
+    def door_opened(self) -> None:
+        """Findings of matchers are taken; counters start at zero."""
+        for kind in metrics.KINDS:
+            self._metrics.items_received.labels(kind)
+        for reason in metrics.REFUSALS:
+            self._metrics.posts_refused.labels(reason)
+
+    def items_received(self, kinds: Mapping[str, int]) -> None:
+        """Findings of a matcher were stored."""
+        for kind, count in kinds.items():
+            self._metrics.items_received.labels(kind).inc(count)
+
+    def posts_refused(self, reason: str, count: int, detail: str) -> None:
+        """A matcher's post, or single findings of it, were not taken."""
+        self._metrics.posts_refused.labels(reason).inc(count)
+        write = self._log.warning if detail else self._log.debug
+        write("findings not taken in", reason=reason, count=count, detail=detail)
+
     # Store
 
     def store_failed(self, error: FirstFaultError, first: bool) -> None:

@@ -70,6 +70,7 @@ _LAUNCH_IDS = ("env.SLURM_JOB_ID", "env.TORCHELASTIC_RUN_ID", "env.PET_RDZV_ID")
 _RESTART_KEYS = ("jobset.sigs.k8s.io/restart-attempt", "volcano.sh/job-retry-count", "env.SLURM_RESTART_COUNT")
 _CONTAINER_RESTARTS = ("k8s.container.restart_count", "env.TORCHELASTIC_RESTART_COUNT")
 _NODE_KEYS = ("node", "k8s.node.name", "nodeset.slinky.slurm.net/pod-hostname", "host", "host.name", "k8s.pod.name")
+OWN_HOST = "__host__"  # label with the machine of a matcher; what it reads is taken to be of it where nothing else says so
 _ALIAS_KEYS = ("k8s.pod.name", "k8s.pod.ip", "host.name")
 
 
@@ -267,7 +268,7 @@ def _attempt(labels: Mapping[str, str], place: _Place) -> int | None:
 def _who(labels: Mapping[str, str], place: _Place) -> tuple[Who, frozenset[str]]:
     rank, local = _number(labels.get("rank")), _number(labels.get("local_rank"))
     fixed = frozenset(key for key in ("rank", "local_rank", "node") if labels.get(key))
-    node = _first(labels, _NODE_KEYS) or place.node or labels.get("env.SLURMD_NODENAME") or None
+    node = _first(labels, _NODE_KEYS) or place.node or labels.get("env.SLURMD_NODENAME") or labels.get(OWN_HOST) or None
     who = Who(
         rank=rank if rank is not None else place.rank,
         local_rank=local if local is not None else place.local_rank,

@@ -33,8 +33,9 @@ def make_cover(patterns: Sequence[str], counted: Callable[[int], None] | None = 
 class Border:
     """Cover everything that leaves."""
 
-    def __init__(self, cover: Cover, policy: Policy | None = None) -> None:
+    def __init__(self, cover: Cover, policy: Policy | None = None, held: Callable[[Incident], str] = lambda incident: "") -> None:
         self.cover = cover
+        self._held = held  # why an incident may page nobody; "" where it may
         self._policy = policy or Policy()
 
     @property
@@ -51,10 +52,10 @@ class Border:
         return replace(change, incident=self.incident(change.incident), before=change.before and self.incident(change.before))
 
     def incident(self, incident: Incident) -> Incident:
-        """Return an incident whose texts are covered, with the severity that the operator gives it."""
+        """Return an incident whose texts are covered, the severity that the operator gives it, and why it may page nobody."""
         one = covered_noun(incident, self.cover)
-        severity = self._policy.severity(one)
-        return one if severity == one.severity else replace(one, severity=severity)
+        severity, held = self._policy.severity(one), self._held(incident)
+        return one if (severity, held) == (one.severity, one.held) else replace(one, severity=severity, held=held)
 
     def attempt(self, attempt: Attempt) -> Attempt:
         """Return an attempt whose texts are covered."""

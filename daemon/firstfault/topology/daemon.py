@@ -33,11 +33,14 @@ from firstfault.sources.base import Handover, Source
 from firstfault.store import IncidentFilter, Store, folder, people
 from firstfault.store.retention import prune
 from firstfault.telemetry import Telemetry, configure_logging
+from firstfault.topology.alone import why_held
 from firstfault.topology.border import Border, make_cover
+from firstfault.topology.carriers import make_publisher, origin_of
+from firstfault.topology.door import Door
 from firstfault.topology.families import Families
 from firstfault.topology.feeds import make_feeds, source_status
 from firstfault.topology.fixwatch import FixWatch
-from firstfault.topology.keeper import Keeper
+from firstfault.topology.keeper import Keeper, snapshot_name
 from firstfault.topology.ledger import Ledger, Ruling
 from firstfault.topology.machine import matcher_name
 from firstfault.topology.mailbox import Mailbox
@@ -47,6 +50,7 @@ from firstfault.topology.outlets import Aside, Outlet, Pager
 from firstfault.topology.restore import Restored, restore
 from firstfault.topology.watch import Watch
 from firstfault.topology.worker import Worker
+from firstfault.transport.base import Publisher
 from firstfault.web.app import build_app
 from firstfault.web.server import WebServer
 from firstfault.web.site import Reloaded, Site, Told
@@ -94,13 +98,16 @@ class Daemon:
         self._reloading = asyncio.Lock()
         self._watch = Watch()
         self._console: Outlet | None = None
+        self._publisher: Publisher | None = None
+        self._door = Door(self.config, lambda: self._handover if self._starting is None else None, lambda: self._starting, telemetry)
         self._mailboxes: list[tuple[Webhook, Mailbox]] = []
 
     async def run(self) -> None:
         """Work until asked to stop."""
         self._loop = asyncio.get_running_loop()
         self._listen_to_signals()
-        self._border = Border(make_cover(self.config.redaction.patterns, self._telemetry.redacted), policy_of(self.config.alerts))
+        cover = make_cover(self.config.redaction.patterns, self._telemetry.redacted)
+        self._border = Border(cover, policy_of(self.config.alerts), self._why_held if self.config.stands_alone else _pages)
         self._store = Store.open(self.config.store.path or folder.state_dir(self._environ), self._border.cover)
         try:
             await self._open()
@@ -138,6 +145,8 @@ class Daemon:
         self._rules = await asyncio.to_thread(load_rules, self.config)
         self._telemetry.config_loaded(str(self._loaded.path) if self._loaded.path else None)
         self._telemetry.rules_loaded(self._rules)
+        if self.config.role != "matcher":
+            self._telemetry.door_opened()
         self._families = Families(self.config.jobs.families)
         server = WebServer(self.config.web.listen, self.config.web.config_file, self._telemetry.config_refused)
         try:
@@ -150,7 +159,7 @@ class Daemon:
             await server.stop()
 
     async def _restore(self) -> None:
-        restored: Restored = await asyncio.to_thread(restore, self._store, self._rules, self.config)
+        restored: Restored = await asyncio.to_thread(restore, self._store, self._rules, self.config, self._clock.now())
         self._notices()
         self._positions = restored.positions
         self._handover = Handover(self.config.limits.queue_bytes)
@@ -168,11 +177,14 @@ class Daemon:
             self._telemetry,
             self.config.store.checkpoint_secs,
             self._memory,
+            snapshot_name(self.config),
         )
+        self._publisher = await asyncio.to_thread(make_publisher, self.config, self._store, self._clock, self._telemetry)
         self._worker = Worker(
             machine, self._handover, self._keeper, self._ledger, self._families, self._border, self._clock, self._telemetry, self._publish,
             self._owed,
             self._memory,
+            self._publisher,
         )  # fmt: skip
         self._telemetry.incidents_open(self._ledger.active())
 
@@ -180,8 +192,11 @@ class Daemon:
         await self._start_sinks()
         with suppress(OSError):  # a full disk: commands then need --url
             folder.write_beacon(self._store.folder, self.url)
-        feeds = make_feeds(self.config, self._handover, self._telemetry, self._clock, self._environ)
+        origin = await asyncio.to_thread(origin_of, self.config, self._store)
+        feeds = make_feeds(self.config, self._handover, self._telemetry, self._clock, self._environ, origin)
         self._worker.machine.matching.share = feeds.share
+        if self._publisher is not None:
+            await self._publisher.start()
         self._worker.start()
         self._sources = feeds.sources
         for source in self._sources:
@@ -281,6 +296,10 @@ class Daemon:
     def _mark_alerts(self) -> None:
         self._alerts_dirty = True
 
+    def _why_held(self, incident: Incident) -> str:
+        """Say why nobody is paged; called from the pipeline's thread, which the attempts belong to."""
+        return why_held(incident, self._worker.machine.attempts_of(incident.key.namespace, incident.key.job))
+
     def _look_up(self, name: str) -> Incident | None:
         try:
             record = self._store.incident(name)
@@ -317,6 +336,8 @@ class Daemon:
             await asyncio.wait_for(asyncio.gather(*stops), share + 1.0)
         self._handover.close()
         await asyncio.to_thread(self._worker.stop, max(0.1, deadline - time.monotonic()))
+        if self._publisher is not None:
+            await self._publisher.stop(max(0.1, min(5.0, deadline - time.monotonic())))
         await asyncio.sleep(0)  # changes of the last round are on their way to the loop
         if self._console:
             await self._console.drain(max(0.1, min(2.0, deadline - time.monotonic())))
@@ -351,6 +372,9 @@ class Daemon:
         self._telemetry.queue_filled(self._handover.depth()[1], self.config.limits.queue_bytes)
         size = await asyncio.to_thread(self._store.size_bytes)
         self._telemetry.store_measured(size, self._keeper.waiting())
+        if self._publisher is not None:
+            status = await asyncio.to_thread(self._publisher.status)
+            self._telemetry.findings_wait(status.waiting_items, status.waiting_bytes, status.oldest)
         self._notices()
         before = self._loop.time()
         await asyncio.sleep(MEASURE_SECS)
@@ -416,6 +440,7 @@ class Daemon:
             revive=self._revive,
             family=lambda job: self._families.of(job),
             told=told,
+            events=self._door,
             lifecycle=self.config.web.lifecycle,
             external_url=self.config.web.external_url or "",
             headers=server.headers,
@@ -467,6 +492,7 @@ class Daemon:
         return {
             "version": __version__,
             "started_at": iso(self._started_at),
+            "role": self.config.role,
             "ready": self._not_ready() is None,
             "not_ready": self._not_ready(),
             "config": str(self._loaded.path) if self._loaded.path else None,
@@ -475,6 +501,7 @@ class Daemon:
             "sources": [source_status(source.status()) for source in self._sources],
             "queue": {"items": waiting[0], "bytes": waiting[1], "capacity_bytes": self.config.limits.queue_bytes},
             "store": {"folder": str(self._store.folder), "records_waiting": self._keeper.waiting() if self._starting is None else 0},
+            "transport": self._publisher.status().to_json() if self._publisher is not None else None,
             "sinks": self._sinks_waiting() if self._starting is None else {},
             "alerts": self._pager.counts() if self._starting is None else {},
         }
@@ -503,3 +530,8 @@ class Daemon:
         task = asyncio.ensure_future(work)
         self._tasks.append(task)
         task.add_done_callback(self._tasks.remove)
+
+
+def _pages(incident: Incident) -> str:
+    """Hold nothing back."""
+    return ""

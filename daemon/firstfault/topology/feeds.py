@@ -24,6 +24,7 @@ from firstfault.sources.kernel.tenants import Tenants
 from firstfault.sources.options import FileOptions
 from firstfault.telemetry import Telemetry
 from firstfault.text import pods
+from firstfault.text.identity import OWN_HOST
 
 if TYPE_CHECKING:
     from firstfault.sources.kubernetes.source import KubernetesSource
@@ -38,7 +39,12 @@ class Feeds:
 
 
 def make_feeds(
-    config: Config, receiver: Receiver, telemetry: Telemetry, clock: Clock, environ: Mapping[str, str] = pods.NO_ENVIRONMENT
+    config: Config,
+    receiver: Receiver,
+    telemetry: Telemetry,
+    clock: Clock,
+    environ: Mapping[str, str] = pods.NO_ENVIRONMENT,
+    origin: str = "",
 ) -> Feeds:
     """Make the sources; InputError where what names their job cannot be read.
 
@@ -48,12 +54,14 @@ def make_feeds(
     processes = Processes(str(config.sources.kernel.proc_root), clock)
     guests = Guests(node, receiver, clock)
     own = own_labels(config.identity, environ)
+    if config.publishes:
+        own[OWN_HOST] = config.matcher.node or node
     watching = make_watch(config.identity, receiver, telemetry, clock, environ)
     ask = watching.book.labels_for if watching is not None else None
     ready = watching.book.settled if watching is not None else _at_once
     sources: list[Source] = [watching] if watching is not None else []
     for one in config.sources.files:
-        options = file_options(one, kernel_labels(node) if one.kernel else own)
+        options = file_options(one, kernel_labels(node) if one.kernel else own, origin)
         options = replace(options, labels_for=_when(ready) if one.kernel else ask)
         sources.append(FileSource(options, guests, telemetry, clock))
     if config.sources.kernel.device is not None:
@@ -110,7 +118,7 @@ def own_labels(identity: Identity, environ: Mapping[str, str]) -> dict[str, str]
     return labels
 
 
-def file_options(files: FilesSource, own: Mapping[str, str] = pods.NO_ENVIRONMENT) -> FileOptions:
+def file_options(files: FilesSource, own: Mapping[str, str] = pods.NO_ENVIRONMENT, origin: str = "") -> FileOptions:
     """Return a file source's options as configured."""
     labels = {**own, "job": files.job or own.get("job"), "namespace": files.namespace}
     return FileOptions(
@@ -127,6 +135,7 @@ def file_options(files: FilesSource, own: Mapping[str, str] = pods.NO_ENVIRONMEN
         max_open_files=files.max_open_files,
         max_files=files.max_files,
         use_inotify=files.inotify,
+        origin=origin,
     )
 
 

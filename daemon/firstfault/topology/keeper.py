@@ -8,17 +8,23 @@ from itertools import islice
 from typing import Any, Protocol
 
 from firstfault.clock import Clock
+from firstfault.config import Config
 from firstfault.errors import StoreError
 from firstfault.model import Change, Event
 from firstfault.store import CorruptError, Position, Store
 from firstfault.topology.memory import Memory
 
-SNAPSHOT = "pipeline"
+SNAPSHOT, MATCHER_SNAPSHOT = "pipeline", "matcher"
 SNAPSHOT_VERSION = 1
 MAX_EVENTS = 100_000  # that wait for the disk
 FIRST_WAIT_SECS = 1.0
 MAX_WAIT_SECS = 60.0
 COST_SHARE = 20  # a checkpoint that took t seconds is not repeated for 20 t, so that it costs at most a twentieth of the time
+
+
+def snapshot_name(config: Config) -> str:
+    """Return under what name the state is kept: that of a matcher is of no use to a correlator."""
+    return MATCHER_SNAPSHOT if config.publishes else SNAPSHOT
 
 
 Owed = Sequence[tuple[str, str]]  # names of sinks, with the name of the delivery
@@ -71,7 +77,9 @@ class Keeper:
         happenings: Happenings,
         checkpoint_secs: float,
         memory: Memory | None = None,
+        name: str = SNAPSHOT,
     ) -> None:
+        self._name = name
         self._store = store
         self._memory = memory
         self._snapshot = snapshot
@@ -185,7 +193,7 @@ class Keeper:
             if self._memory:
                 self._memory.write(tx, whole, now)
             if whole:
-                tx.put_snapshot(SNAPSHOT, SNAPSHOT_VERSION, state, now)
+                tx.put_snapshot(self._name, SNAPSHOT_VERSION, state, now)
                 tx.put_positions(waiting.positions.values(), now)
                 tx.drop_positions(waiting.forgotten)
                 tx.clear_journal()

@@ -11,9 +11,12 @@ from firstfault.matching import Matching, Settings
 from firstfault.model import Attempt, Batch, Change, Event, Findings, Observation, Stream
 from firstfault.rules.catalogue import RuleSet
 from firstfault.telemetry.jobs import Pulse
+from firstfault.topology.machine import Machine
+from firstfault.topology.machine import build as build_machine
 
 CLOSE_LOOK_SECS = 120.0  # how long after a fault the speakers of its job are summed up more often
 CLOSEST_SECS = 1.0
+MOST_AT_ONCE = 1_000  # streams that are summed up between two batches
 Name = tuple[str, str]  # namespace and job
 
 
@@ -102,6 +105,14 @@ class Matcher:
             if self._now is not None:
                 self._faults.update(((one.job.namespace, one.job.job), self._now) for one in found.observations if is_evidence(one))
         return []
+
+
+def build(rules: RuleSet, config: Config) -> Machine | Matcher:
+    """Make what a configuration asks for; compiles the patterns, so not for the event loop."""
+    if not config.publishes:
+        return build_machine(rules, config)
+    secs = config.matcher.progress_secs
+    return Matcher(rules, Settings(progress_secs=secs, closest_secs=min(secs, CLOSEST_SECS), spare=MOST_AT_ONCE))
 
 
 def _nobody(observations: Sequence[Observation]) -> None:

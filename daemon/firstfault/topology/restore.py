@@ -12,15 +12,17 @@ from firstfault.rules.catalogue import RuleSet
 from firstfault.sources.base import Position as SourcePosition
 from firstfault.store import Position, Store
 from firstfault.store.codec import from_plain, to_plain
-from firstfault.topology.keeper import SNAPSHOT, SNAPSHOT_VERSION
-from firstfault.topology.machine import Machine, build
+from firstfault.topology.keeper import SNAPSHOT_VERSION, snapshot_name
+from firstfault.topology.machine import Machine
+from firstfault.topology.matcher import Matcher, build
+from firstfault.transport import wire
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
     """A pipeline ready to go on, and from where its sources read."""
 
-    machine: Machine
+    machine: Machine | Matcher
     positions: Mapping[str, list[Mapping[str, Any]]]  # by source
 
 
@@ -29,10 +31,16 @@ def position_of(stream: Stream, position: SourcePosition) -> Position:
     return Position(position.stream_id, stream.source, position.offset, {"position": position.to_json(), "stream": to_plain(stream)})
 
 
-def restore(store: Store, rules: RuleSet, config: Config) -> Restored:
+def restore(store: Store, rules: RuleSet, config: Config, now: float) -> Restored:
     """Build the pipeline and give it its state back; where that cannot be used, read everything again."""
     machine, stored = build(rules, config), store.positions()
-    state = store.snapshot(SNAPSHOT, SNAPSHOT_VERSION)
+    restored = _restored(store, machine, stored, rules, config)
+    _hear_again(store, restored.machine, now)
+    return restored
+
+
+def _restored(store: Store, machine: Machine | Matcher, stored: list[Position], rules: RuleSet, config: Config) -> Restored:
+    state = store.snapshot(snapshot_name(config), SNAPSHOT_VERSION)
     if state is not None:
         try:
             machine.restore(state, [from_plain(Stream, one.body["stream"]) for one in stored if not one.body["position"]["done"]])
@@ -41,6 +49,19 @@ def restore(store: Store, rules: RuleSet, config: Config) -> Restored:
             store.notices.append(f"saved state cannot be read ({error!r}); logs are read again from their start")
             machine = build(rules, config)
     return Restored(machine, _by_source(stored, _reading_from_end(config)))
+
+
+def _hear_again(store: Store, machine: Machine | Matcher, now: float) -> None:
+    """Take what other matchers told after the state was saved."""
+    for lines in store.journal():
+        received = []
+        for line in lines.split(b"\n"):
+            try:
+                received.append(wire.read(line))
+            except wire.WireError as error:
+                store.notices.append(f"an observation of another matcher cannot be read again: {error}")
+        for found, seen in wire.apart(received):
+            machine.told(found, now, seen)
 
 
 def _by_source(stored: list[Position], only: frozenset[str] | None = None) -> dict[str, list[Mapping[str, Any]]]:

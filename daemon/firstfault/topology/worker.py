@@ -23,6 +23,7 @@ from firstfault.topology.families import Families
 from firstfault.topology.keeper import Keeper, Owed
 from firstfault.topology.ledger import Ledger, Ruling
 from firstfault.topology.machine import Machine
+from firstfault.topology.matcher import Matcher
 from firstfault.topology.memory import Memory
 from firstfault.topology.restore import position_of
 from firstfault.topology.vintage import Vintage
@@ -56,7 +57,7 @@ class Worker:
 
     def __init__(
         self,
-        machine: Machine,
+        machine: Machine | Matcher,
         handover: Handover,
         keeper: Keeper,
         ledger: Ledger,

@@ -10,9 +10,9 @@ from aiohttp import hdrs, web
 
 from firstfault.errors import StoreError, UsageError
 from firstfault.store.people import UnknownIncidentError
-from firstfault.web import api, operate, pages
+from firstfault.web import api, events, operate, pages
 from firstfault.web.answers import failure
-from firstfault.web.keys import SITE
+from firstfault.web.keys import POSTS, SITE, Posts
 from firstfault.web.security import Guard
 from firstfault.web.site import Site
 
@@ -33,7 +33,8 @@ def build_app(site: Site, guard: Guard | None = None) -> web.Application:
         middlewares.insert(2, guard.middleware)
     app = web.Application(middlewares=middlewares, client_max_size=MAX_BODY_BYTES)
     app[SITE] = site
-    app.add_routes([*operate.routes(), *api.routes(), *pages.routes()])
+    app[POSTS] = Posts(lambda: guard is not None and guard.asks)
+    app.add_routes([*operate.routes(), *api.routes(), *events.routes(), *pages.routes()])
     return app
 
 

@@ -38,7 +38,8 @@ class WebServer:
 
     async def start(self, app: web.Application) -> None:
         """Begin to answer; UsageError names an address that is taken."""
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=2.0)
+        # A broken compressed body would end the connection without an answer; the one handler that takes such bodies unpacks them itself.
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=2.0, auto_decompress=False)
         await self._runner.setup()
         listener = self._bind()
         site = web.SockSite(self._runner, listener, ssl_context=self._context)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
 from prometheus_client import CollectorRegistry
@@ -13,6 +13,7 @@ from firstfault.clock import Clock
 from firstfault.model import Attempt, Change
 from firstfault.rules.catalogue import RuleSet
 from firstfault.store import Fix, Store
+from firstfault.transport.wire import Received
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,30 @@ class Told:
     failed: Callable[[str, BaseException], None]
 
 
+class Door(Protocol):
+    """Where matchers' findings come in."""
+
+    tokens: Callable[[], tuple[str, ...]]  # that let a matcher in; none: only the web configuration file does
+    max_body_bytes: int
+    max_posts: int
+
+    def closed(self) -> str | None:
+        """Say why nothing is taken by this process at all; None where it is."""
+        ...
+
+    async def bring(self, received: Sequence[Received], lines: bytes) -> Literal["stored", "full", "failed"]:
+        """Hand items over and wait until they are stored."""
+        ...
+
+    def received(self, kinds: Mapping[str, int]) -> None:
+        """Count items that were stored."""
+        ...
+
+    def refused(self, reason: str, count: int, detail: str) -> None:
+        """Count items or posts that were refused."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Site:
     """Everything the handlers need."""
@@ -52,6 +77,7 @@ class Site:
     revive: Callable[[int | None], Awaitable[int]]  # send a dead letter again, or all
     family: Callable[[str], str]
     told: Told
+    events: Door
     lifecycle: bool = False
     external_url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)  # from the web configuration file
