@@ -9,7 +9,9 @@ from firstfault.model import Candidate, Clue, Collateral, Incident, JobKey, Line
 from firstfault.store.codec import from_plain, to_plain
 from firstfault.store.cover import covered, covered_noun
 
-texts = st.sampled_from(["harmless", "token hunter2 here", "hunter2", ""])
+texts = st.sampled_from(
+    ["harmless", "token hunter2 here", "hunter2", "", "-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----"]
+)
 lines = st.builds(Line, source=texts, number=st.integers(0, 9), text=texts, stream=texts)
 clues = st.builds(Clue, kind=texts, weight=st.just(1.5), text=texts, ranks=st.just((1, 2)), lines=st.lists(lines, max_size=2).map(tuple))
 missing = st.builds(Missing, fact=texts, why=texts, how=texts)
@@ -54,3 +56,13 @@ def test_what_holds_no_secret_is_the_same_object():
     made = covered_noun(one, hide)
     assert made.verdict.summary == "***"
     assert made.collateral is one.collateral
+
+
+def test_a_key_over_several_lines_is_covered_to_its_end():
+    """What stands between the first and the last line of a private key is hidden; lines of others, and what follows it, are not."""
+    texts = ["it says -----BEGIN EC PRIVATE KEY-----", "MIIEow", "x9Z=", "-----END EC PRIVATE KEY-----", "step 3"]
+    lines = tuple(Line("rank0.log", number, text) for number, text in enumerate(texts))
+    other = Line("rank1.log", 1, "out of memory")
+    shown = [one.text for one in covered_noun((lines[0], other, *lines[1:]), lambda text: text)]
+    assert [text.startswith("[redacted private-key") for text in shown] == [False, False, True, True, True, False]
+    assert "MIIEow" not in repr(covered(to_plain(Incident("i", JobKey(), 0, "open", "f", Verdict("rank"), None, evidence=lines)), hide))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -19,7 +21,7 @@ from firstfault.sinks.console import ConsoleSink
 from firstfault.sinks.courier import Courier
 from firstfault.sinks.http import Response
 from firstfault.sinks.patience import Patience
-from firstfault.sinks.webhook import SIGNATURE, Secret, WebhookSink, verified
+from firstfault.sinks.webhook import SIGNATURE, Secret, WebhookSink, sign, verified
 from tests.sinks.make import AT, change
 
 
@@ -55,6 +57,19 @@ def webhook(fake: Fake, secret: Secret | None = None, told: Told | None = None) 
     return WebhookSink(
         "hook", fake, lambda one: json.dumps({"kind": one.kind}).encode(), secret or Secret(), ManualClock(AT), told or Silence()
     )
+
+
+def test_the_check_that_the_docs_give_to_receivers_works() -> None:
+    """The documented lines accept a signature of ours, and neither another body, another secret nor an old one."""
+    text = (Path(__file__).resolve().parents[2] / "docs" / "alerts.md").read_text()
+    scope: dict[str, Any] = {}
+    exec(text.split("```python\n")[1].split("```")[0], scope)
+    now = int(time.time())
+    signature = sign("s3cret", b'{"a": 1}', now)
+    assert scope["is_genuine"]("s3cret", b'{"a": 1}', signature)
+    assert not scope["is_genuine"]("s3cret", b'{"a": 2}', signature)
+    assert not scope["is_genuine"]("other", b'{"a": 1}', signature)
+    assert not scope["is_genuine"]("s3cret", b'{"a": 1}', sign("s3cret", b'{"a": 1}', now - 600))
 
 
 async def test_a_webhook_is_signed_so_that_its_receiver_can_check_it() -> None:

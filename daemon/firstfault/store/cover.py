@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
+
+from firstfault.model import Line
+from firstfault.text import redact
 
 T = TypeVar("T")
 Cover = Callable[[str], str]
@@ -26,7 +29,11 @@ def covered(plain: Any, cover: Cover, free: bool = False) -> Any:
     if isinstance(plain, dict):
         return {key: _covered(key, value, cover, free) for key, value in plain.items()}
     if isinstance(plain, list):
-        return [covered(item, cover, free) for item in plain]
+        items = [covered(item, cover, free) for item in plain]
+        if items and isinstance(plain[0], dict) and {"source", "text"} <= plain[0].keys():
+            for index in _inside_keys([(one["source"], one["text"]) for one in plain]):
+                items[index]["text"] = redact.cover("private-key", plain[index]["text"])
+        return items
     return cover(plain) if free and isinstance(plain, str) else plain
 
 
@@ -44,6 +51,9 @@ def covered_noun(noun: T, cover: Cover, free: bool = False) -> T:
         return cover(made) if free else made
     if kind is tuple:
         items = [covered_noun(item, cover, free) for item in made]
+        if items and type(made[0]) is Line:
+            for index in _inside_keys([(one.source, one.text) for one in made]):
+                items[index] = dataclasses.replace(made[index], text=redact.cover("private-key", made[index].text))
         return noun if all(map(operator.is_, items, made)) else tuple(items)  # type: ignore[return-value]
     if isinstance(made, Mapping):
         return {key: covered_noun(value, cover, free or key in TEXT_KEYS or key in FREE_KEYS) for key, value in made.items()}  # type: ignore[return-value]
@@ -55,6 +65,18 @@ def covered_noun(noun: T, cover: Cover, free: bool = False) -> T:
             if new is not one:
                 changes[name] = new
     return dataclasses.replace(made, **changes) if changes else noun
+
+
+def _inside_keys(lines: Sequence[tuple[str, str]]) -> list[int]:
+    """Return which of several lines, given with their sources, belong to a private key that began in an earlier line of the same source."""
+    found: list[int] = []
+    within: set[str] = set()
+    for index, (source, text) in enumerate(lines):
+        if source in within and not text.startswith(redact.COVERED):
+            found.append(index)
+        if "PRIVATE KEY-----" in text:
+            (within.add if text.rfind("-----BEGIN") > text.rfind("-----END") else within.discard)(source)
+    return found
 
 
 @functools.cache

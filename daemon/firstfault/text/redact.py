@@ -62,13 +62,13 @@ _ASSIGNED = re.compile(
 _ASSIGNED_WORDS = ("pass", "pwd", "secret", "key", "token", "credential", "bearer", "PASS", "PWD", "SECRET", "KEY", "TOKEN", "Pass", "Key")
 _ASSIGNED_WORDS += ("Secret", "Token", "CREDENTIAL", "Bearer", "BEARER")
 _COMPILED = tuple((kind, hint, re.compile(pattern)) for kind, hint, pattern in PATTERNS)
-_COVERED = "[redacted"
+COVERED = "[redacted"  # how everything that stands for a secret begins
 
 
 def cover(kind: str, secret: str) -> str:
     """Return what stands for a secret: its kind, its length, and six digits of its SHA-256."""
     digest = hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()[:6]
-    return f"{_COVERED} {kind}, {len(secret)} characters, #{digest}]"
+    return f"{COVERED} {kind}, {len(secret)} characters, #{digest}]"
 
 
 def _with(kind: str, match: re.Match[str], name: str | int) -> str:
@@ -82,7 +82,7 @@ def _replacer(kind: str) -> tuple[Callable[[re.Match[str]], str], list[int]]:
 
     def replace(match: re.Match[str]) -> str:
         group: str | int = "s" if "s" in match.re.groupindex else 0
-        if _COVERED in match[group]:
+        if COVERED in match[group]:
             return match[0]
         count[0] += 1
         return _with(kind, match, group)
@@ -94,7 +94,7 @@ def _assigned(match: re.Match[str]) -> str | None:
     """Cover `password=...`, unless what follows is a switch, a number, a path or a placeholder."""
     group = "s" if match["s"] is not None else "o"
     secret = match[group]
-    if _HARMLESS.fullmatch(secret) or secret.startswith(_COVERED):
+    if _HARMLESS.fullmatch(secret) or secret.startswith(COVERED):
         return None
     if "token" in match[0].lower() and group == "s" and not _looks_random(secret):
         return None  # tokens are what language models count: "token: hello", "tokens=4096", "pad_token=<pad>"

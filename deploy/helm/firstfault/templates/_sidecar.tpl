@@ -153,6 +153,7 @@ All three take `(dict "root" . "logs" FOLDER "include" (list GLOB ...))` too, fo
   "console" (dict "format" "none")
   "log" (dict "format" "json")
   "store" (dict "path" "/var/lib/firstfault")
+  "alerts" (dict "whole_jobs_only" true)
 -}}
 {{- $config = mergeOverwrite $config (deepCopy .values.config) (deepCopy $side.config) -}}
 {{- $env := dict -}}
