@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 UV := uv>=0.8,<1
 
-.PHONY: help setup run test test-alerts lint format bench accuracy services docs check clean
+.PHONY: help setup run test test-alerts chaos lint format bench accuracy services kafka docs check clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -29,8 +29,15 @@ test: setup services  ## the whole suite
 test-alerts: setup services  ## whole stories with every default of Alertmanager and firstfault, and notifications counted: half an hour
 	@FIRSTFAULT_REAL_TIMES=1 $(BIN)/python -m pytest -n 3 --dist loadgroup -p no:randomly -rA tests/services/test_notifications.py
 
-services: setup  ## install the real servers that tests run against (Debian's packages, as root)
+chaos: setup services  ## long campaigns against Kafka: kills, rebalances, dying brokers, with ten seeds
+	@for seed in 1 2 3 4 5 6 7 8 9 10; do CHAOS_SEED=$$seed CHAOS_ROUNDS=8 $(BIN)/python -m pytest -x tests/chaos || exit 1; done
+
+services: setup  ## install the real servers that tests run against (Debian's packages, as root, and Kafka's jars)
 	@$(BIN)/python scripts/services.py install
+	@$(BIN)/python scripts/kafka.py install
+
+kafka: setup  ## run a real Kafka broker on loopback until Ctrl-C
+	@$(BIN)/python scripts/kafka.py run
 
 lint: setup  ## style, import directions, entries, generated files
 	@$(BIN)/ruff check daemon tests bench scripts deploy

@@ -14,13 +14,14 @@ from pathlib import Path
 
 from bench.common import HERE, ROOT, ROWS
 
-NAMES = ("start", "latency", "burst", "verdict", "scan", "memory")  # the quick ones first
+NAMES = ("start", "latency", "burst", "verdict", "scan", "kafka", "memory")  # the quick ones first
 QUICK = {
     "start": ["--repeat", "2"],
     "latency": ["--trials", "20"],
     "burst": ["--ranks", "128"],
     "verdict": ["--ranks", "1000"],
     "scan": ["--gb", "0.128", "--repeat", "1"],
+    "kafka": ["--records", "60000", "--repeat", "1"],
     "memory": ["--minutes", "1", "--files", "512", "--mb", "5"],
 }
 

@@ -46,18 +46,19 @@ def find(program: str) -> Path:
     """Return the path of a program, installed if need be; MissingService says why there is none."""
     found = shutil.which(program)
     if found is None:
-        _install(sorted(set(PACKAGES.values())))
+        install_packages(sorted(set(PACKAGES.values())))
         found = shutil.which(program)
     if found is None:
         raise MissingService(f"{program}: not in Debian's package {PACKAGES[program]} as installed; install it by hand and put it on PATH")
     return Path(found)
 
 
-def _install(packages: list[str]) -> None:
+def install_packages(packages: list[str]) -> None:
+    """Install Debian packages without starting their services; MissingService says why that cannot be."""
     names = " ".join(packages)
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         raise MissingService(
-            f"{names}: not on PATH; install both (Debian: apt-get install {names}) or run scripts/services.py install as root"
+            f"{names}: not on PATH; install it (Debian: apt-get install {names}) or run scripts/services.py install as root"
         )
     install = ["install", "--yes", "--no-install-recommends", *packages]
     with _nothing_starts():

@@ -7,6 +7,7 @@
     ├── RulesError            entries are refused; lists every fault              exit code 2
     ├── StoreError            the state directory or its database is unusable
     │   └── StateLockedError  another daemon owns the state directory
+    ├── BrokerError           Kafka cannot be used as it is set up
     └── DeliveryError         a sink could not deliver and may try again
 
 Every message says what is wrong, where, and what to do.
@@ -65,6 +66,10 @@ class StoreError(FirstFaultError):
 
 class StateLockedError(StoreError):
     """Report that another daemon owns the state directory."""
+
+
+class BrokerError(FirstFaultError):
+    """Report brokers, topics or permissions that are not as they must be."""
 
 
 class DeliveryError(FirstFaultError):

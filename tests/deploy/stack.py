@@ -16,10 +16,10 @@ from typing import Any
 
 import yaml
 
-from tests.services.real import ROOT, _load_script, services
+from tests.services.real import ROOT, load_script, services
 from tests.services.test_end_to_end import until
 
-demo = _load_script("demo")
+demo = load_script("demo")
 PROMETHEUS = ROOT / "deploy" / "prometheus"
 RULES = ("firstfault-rules.yaml", "firstfault-incident-alerts.yaml")
 SAMPLES = ROOT / "daemon" / "firstfault" / "_samples"

@@ -21,7 +21,7 @@ from tests.services.plugin import missing
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def _load_script(name: str) -> ModuleType:
+def load_script(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"scripts_{name}", ROOT / "scripts" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -31,7 +31,7 @@ def _load_script(name: str) -> ModuleType:
     return module
 
 
-services = _load_script("services")
+services = load_script("services")
 
 
 def program(name: str) -> Path:

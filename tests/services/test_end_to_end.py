@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from tests.services.real import ROOT, Receiver, StartAlertmanager, StartPrometheus, _load_script, alerts_of, program, services
+from tests.services.real import ROOT, Receiver, StartAlertmanager, StartPrometheus, alerts_of, load_script, program, services
 
-demo = _load_script("demo")
+demo = load_script("demo")
 StartDaemon = Callable[..., "Daemon"]
 
 

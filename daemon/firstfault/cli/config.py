@@ -6,6 +6,10 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from firstfault.config import Config
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -13,6 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     check = actions.add_parser("check", help="load a configuration and list every fault by file and line")
     check.add_argument("file", nargs="?", type=Path, metavar="FILE", help="configuration file; without it: environment alone")
+    check.add_argument("--connect", action="store_true", help="connect to Kafka too: topics, partitions, retention and permissions")
     show = actions.add_parser("show", help="print the configuration; secrets are hidden")
     show.add_argument("file", nargs="?", type=Path, metavar="FILE", help="configuration file; without it: environment alone")
     show.add_argument("--resolved", action="store_true", help="with defaults, and where each value comes from")
@@ -37,8 +42,26 @@ def _check(args: argparse.Namespace) -> int:
         if server:
             tls_context(server)
     rules = load_rules(config)
-    print(f"{args.file or 'environment'}: fine; {len(config.sources.files)} sources, {len(rules.entries)} entries", file=sys.stderr)
+    if args.connect and not _connects(config):
+        return 2
+    count = len(config.sources.files) + len(config.sources.kafka)
+    print(f"{args.file or 'environment'}: fine; {count} sources, {len(rules.entries)} entries", file=sys.stderr)
     return 0
+
+
+def _connects(config: Config) -> bool:
+    """Say what was tried with Kafka, and whether all of it worked."""
+    if not (config.sources.kafka or config.transport.kafka is not None or config.events.kafka):
+        print("nothing to connect to: no sources.kafka, transport.kafka or events.kafka", file=sys.stderr)
+        return True
+    import asyncio
+
+    from firstfault.kafka.connect import check
+
+    found = asyncio.run(check(config))
+    for one in found:
+        print(f"{'ok    ' if one.fine else 'FAILED'} {one.text}", file=sys.stderr)
+    return all(one.fine for one in found)
 
 
 def _show(args: argparse.Namespace) -> int:

@@ -82,11 +82,12 @@ def load_config(args: argparse.Namespace) -> Loaded:
         count = len(loaded.config.sources.files)
         flags |= {f"sources.files.{index}.start_from": ("--start-from", args.start_from) for index in range(count)}
         loaded = load(args.config, os.environ, flags)
-    kernel, watch = loaded.config.sources.kernel.device, loaded.config.identity.kubernetes.watch
-    reads = loaded.config.sources.files or kernel is not None or watch != "none"
+    sources = loaded.config.sources
+    kernel, watch = sources.kernel.device, loaded.config.identity.kubernetes.watch
+    reads = sources.files or sources.kafka or kernel is not None or watch != "none"
     if not reads and loaded.config.role != "correlator":
         raise UsageError(
-            "nothing to read; name log files, as in --logs '/var/log/train/**/*.log', or sources.files in a file given with -c"
+            "nothing to read; name log files, as in --logs '/var/log/train/**/*.log', or sources.files or sources.kafka in a file with -c"
         )
     return loaded
 

@@ -13,6 +13,7 @@ import re2
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
 from firstfault.config.identity import Identity
+from firstfault.config.kafka import Kafka
 from firstfault.config.receiver import Receiver, Url
 from firstfault.config.section import Section
 from firstfault.config.transport import Events, MatcherSection, Transport
@@ -137,18 +138,53 @@ class KernelSource(Section):
     )
 
 
+class KafkaSource(Section):
+    """Raw logs in topics of Kafka, as collectors or programs write them."""
+
+    name: SourceName = Field("kafka", description="What metrics and messages call this source; unique.")
+    topics: list[str] = Field([], description="Topics to read.")
+    topic_pattern: Pattern | None = Field(None, description="Pattern of whole names of topics to read; new ones are found.")
+    group: str = Field("firstfault-matchers", min_length=1, max_length=200, description="Consumer group; members share the partitions.")
+    start_from: str = Field(
+        "latest",
+        pattern=r"^(latest|earliest|\d{1,6}(s|m|h|d))$",
+        description="Where to start when the group reads a topic for the first time: latest, earliest, or that long ago (15m, 6h, 2d).",
+    )
+    encoding: Literal["auto", "raw", "json", "otlp_proto"] = Field(
+        "auto", description="What records are; `auto` tells it record by record. Others send what does not fit to the dead-letter topic."
+    )
+    key: Literal["job", "path", "ignore"] = Field(
+        "job",
+        description="What a record's key says: the job (JOB or NAMESPACE/JOB), or the log file's path. Labels in the record win.",
+    )
+    job: str | None = Field(None, description="Job name of all records; unset: read from records, headers and keys, else the topic's name.")
+    namespace: str | None = Field(None, description="Namespace of all records; unset: read from them, else `default`.")
+    zone: Zone | None = Field(None, description="Time zone of stamps that carry none: an IANA name or an offset such as +02:00.")
+    quiet_ms: int = Field(500, ge=50, le=600_000, description="After this long without a record an unfinished statement is looked at.")
+    max_record_bytes: int = Field(1_048_576, ge=1_024, le=67_108_864, description="Longer records go to the dead-letter topic.")
+    max_streams: int = Field(20_000, ge=1, le=1_000_000, description="Speakers followed at once in one partition; the idlest are let go.")
+    idle_secs: float = Field(21_600, ge=60, le=2_592_000, description="A speaker that was silent for so long is let go.")
+
+    @model_validator(mode="after")
+    def _some_topic(self) -> Self:
+        if not self.topics and self.topic_pattern is None:
+            raise ValueError("give topics, topic_pattern, or both")
+        return self
+
+
 class Sources(Section):
     """Where log lines come from."""
 
     kernel: KernelSource = Field(KernelSource(), description="The kernel's log of this machine.")
     files: list[FilesSource] = Field([], description="Followed log files, one item a group of files that share settings.")
+    kafka: list[KafkaSource] = Field([], description="Topics of Kafka with raw logs, one item a group of topics that share settings.")
 
     @model_validator(mode="after")
     def _unique_names(self) -> Self:
         seen: set[str] = set()
-        for source in self.files:
+        for source in [*self.files, *self.kafka]:
             if source.name in RESERVED:
-                raise ValueError(f"a source of files cannot be called {source.name!r}, which is another source's name; choose another one")
+                raise ValueError(f"a source cannot be called {source.name!r}, which is another source's name; choose another one")
             if source.name in seen:
                 raise ValueError(f"two sources are called {source.name!r}; give each its own name")
             seen.add(source.name)
@@ -407,6 +443,7 @@ class Config(Section):
     matcher: MatcherSection = Field(MatcherSection(), description="How a matcher is known to correlators.")
     transport: Transport = Field(Transport(), description="How what a matcher finds reaches correlators.")
     events: Events = Field(Events(), description="What is taken from matchers over HTTP.")
+    kafka: Kafka = Field(Kafka(), description="Apache Kafka.")
     rules: Rules = Field(Rules(), description="The entries that failures are recognised by.")
     jobs: Jobs = Field(Jobs(), description="How jobs belong together.")
     incidents: Incidents = Field(Incidents(), description="When an incident settles, pages and closes.")
@@ -439,10 +476,19 @@ class Config(Section):
             yield "events: a matcher takes none; set role: both or correlator, or remove the section"
         if self.role == "correlator" and self.sources.files:
             yield "sources.files: a correlator reads no log; remove them, or set role: both"
-        if self.role == "correlator" and not (self.events.open or self.web.config_file):
+        if self.role == "correlator" and self.sources.kafka:
+            yield "sources.kafka: a correlator reads no log; remove them, or set role: both"
+        if self.events.kafka and self.role != "correlator":
+            yield f"events.kafka: role is {self.role}; only a role: correlator reads the events topic"
+        if self.events.kafka and self.events.open:
+            yield "events.kafka and events.bearer_token exclude each other: all observations of a job must come one way"
+        if (self.sources.kafka or self.events.kafka or self.transport.kind == "kafka") and not self.kafka.bootstrap_servers:
+            part = "sources.kafka" if self.sources.kafka else "events.kafka" if self.events.kafka else "transport.kafka"
+            yield f"{part} needs kafka.bootstrap_servers: name some of the brokers, HOST:PORT"
+        if self.role == "correlator" and not (self.events.open or self.events.kafka or self.web.config_file):
             yield (
-                "role: correlator has nobody to hear: set events.bearer_token_file, or web.config_file with users or client certificates, "
-                "so that matchers can post"
+                "role: correlator has nobody to hear: set events.kafka, or events.bearer_token_file, or web.config_file with users or "
+                "client certificates, so that matchers can post"
             )
 
     @property

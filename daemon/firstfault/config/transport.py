@@ -60,20 +60,36 @@ class HttpTransport(Section):
         return self
 
 
+class KafkaTransport(Section):
+    """The events topic of the cluster in `kafka`."""
+
+    max_waiting_bytes: int = Field(
+        64 * 1024**2, ge=1024**2, description="Most bytes that wait for brokers; when full, logs are read on only when there is room again."
+    )
+
+
 class Transport(Section):
     """How what a matcher finds reaches correlators; one way at most."""
 
     http: HttpTransport | None = Field(None, description="Over HTTP, for clusters without Kafka.")
+    kafka: KafkaTransport | None = Field(None, description="Over Kafka; `{}` is enough.")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.http is not None and self.kafka is not None:
+            raise ValueError("http and kafka exclude each other; keep one")
+        return self
 
     @property
-    def kind(self) -> Literal["http"] | None:
+    def kind(self) -> Literal["http", "kafka"] | None:
         """Return which way is configured."""
-        return "http" if self.http is not None else None
+        return "http" if self.http is not None else "kafka" if self.kafka is not None else None
 
 
 class Events(Section):
-    """What is taken from matchers at POST /api/v1/events: only from those who show a token or pass the web configuration file."""
+    """What is taken from matchers: out of Kafka, or at POST /api/v1/events with a token or what the web configuration file asks for."""
 
+    kafka: bool = Field(False, description="Whether the events topic is read, as a member of `kafka.group`.")
     bearer_token: SecretStr | None = Field(None, description="Token that matchers show; better in a file.")
     bearer_token_file: Path | None = Field(
         None, description="File with the tokens that matchers show, one a line, read again for every request: so they can be rotated."

@@ -335,6 +335,22 @@ class Correlator:
             window.key, window.world_size, window.ranks_heard, window.roster.nodes, self._of(run, _attempt_of(window.key)), context
         )
 
+    # coming and going
+
+    def runs(self, names: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Any]:
+        """Return what is known of jobs (namespace, name), for `dump_run`."""
+        return {name: self._runs[name] for name in names if name in self._runs}
+
+    def drop(self, names: Iterable[tuple[str, str]] | None = None) -> list[str]:
+        """Forget jobs that another correlator goes on with, all of them where none are named; return the ids of their incidents."""
+        gone = list(self._runs) if names is None else [name for name in names if name in self._runs]
+        ids = [one.id for name in gone for one in self._runs[name].incidents.values()]
+        for name in gone:
+            for words in self._runs.pop(name).latest.values():
+                self._spoken.pop(words.stream, None)
+            self.troubles.pop(name, None)
+        return ids
+
     # persistence
 
     def snapshot(self) -> dict[str, Any]:

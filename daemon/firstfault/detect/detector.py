@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from firstfault.detect.twin import twin_of
 from firstfault.model import NO_TIME, Fact, JobKey, Observation, Progress, Stream, Who
 from firstfault.rules.catalogue import RuleSet
 from firstfault.text.pods import read_placement
+from firstfault.text.unwrap import Record
 
 _GLANCE = 4096  # bytes of the end that a running stream's progress is read from
 _LAST_LOOK = 16 * 1024
@@ -76,6 +77,13 @@ class Detector:
         self._past = Counters(0, 0)  # before the last gap
         self._bytes = 0
         self._shown: dict[str, Observation] = {}
+        self._dated: Callable[[int], Record] | None = None
+
+    def date_by(self, dated: Callable[[int], Record]) -> None:
+        """Let lines without a time of their own have that of the record they came in; `dated` gives it for an offset of the stream."""
+        self._dated = dated
+        if self._reader is not None:
+            self._reader.history.dated = dated
 
     def feed(self, data: bytes, offset: int, arrived: float | None = None) -> list[Observation]:
         """Read the next bytes, `offset` being their place in the stream; what was read before is skipped.
@@ -196,7 +204,19 @@ class Detector:
             self._reader.load(_unpacked(saved["reader"]))
 
     def _new(self, offset: int) -> StreamReader:
-        return StreamReader(self.stream, plan_of(self.rules), self.scanner, self.settings.look_back_bytes, offset)
+        reader = StreamReader(self.stream, plan_of(self.rules), self.scanner, self.settings.look_back_bytes, offset)
+        reader.history.dated = self._dated
+        return reader
+
+    @property
+    def kept_from(self) -> int:
+        """The position from which on bytes of the stream are kept."""
+        return self._reader.kept.start if self._reader is not None else 0
+
+    @property
+    def unfinished(self) -> bool:
+        """Tell whether the end of the stream would bring something to light that was not reported yet."""
+        return self._reader is not None and self._reader.unfinished
 
     def _leap(self, offset: int) -> list[Observation]:
         """Begin anew behind bytes that never came."""

@@ -53,6 +53,7 @@ class History:
         self._reader = reader
         self.anchor = (0, 1)  # a line's offset and number, as last counted
         self.enveloped = False
+        self.dated: Callable[[int], Record] | None = None  # gives the record that the line at an offset came in, of streams put together
 
     def raws(self, before: int, low: int, numbered: bool = True) -> Iterator[Raw]:
         """Yield the lines that end before `before` (where a line begins) and begin at or after `low`, newest first."""
@@ -105,6 +106,8 @@ class History:
     def read(self, raw: Raw, focus: int = 0) -> ReadLine:
         """Read one line; `focus` is a byte of it that must survive cutting."""
         inner = opened(raw)
+        if inner.record is None and self.dated is not None:
+            inner = inner._replace(record=self.dated(inner.offset))
         focus = max(0, focus - len(raw.data) + len(inner.data))
         return self._reader.read(inner.data, inner.offset, inner.number, inner.record, focus)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -92,6 +92,10 @@ class AlertmanagerSink:
             async with asyncio.timeout(within_secs):
                 await asyncio.gather(*(channel.send_due() for channel in self._channels.values()))
         await asyncio.gather(*(channel.poster.close() for channel in self._channels.values()))
+
+    def leave(self, names: Iterable[str]) -> None:
+        """Repeat the alerts of incidents no more: somebody else speaks for them."""
+        self._board.leave(names)
 
     def snapshot(self) -> dict[str, Any]:
         """Return what must survive a restart as JSON-able data."""

@@ -85,6 +85,12 @@ class Board:
             return False
         return self._speak(incident, now)
 
+    def leave(self, names: Iterable[str]) -> None:
+        """Repeat the alerts of incidents no more, and resolve none: somebody else speaks for them."""
+        for name in names:
+            for known in (self._incidents, self._muted, self._joined):
+                known.pop(name, None)
+
     def tick(self, now: float) -> bool:
         """Let time pass: end what was held and is calm, put up what is muted no longer; return whether anything must be sent."""
         changed = False

@@ -16,12 +16,13 @@ from firstfault.model import Change, Event, Incident
 from firstfault.rules.catalogue import Entry, RuleSet
 from firstfault.telemetry import metrics
 from firstfault.telemetry.jobs import JobGauges, Pulse
+from firstfault.telemetry.kafka import KafkaHappenings, KafkaMetrics
 from firstfault.telemetry.open_incidents import OpenIncidents
 
 NO_ENTRIES: Mapping[str, Entry] = {}
 
 
-class Telemetry:
+class Telemetry(KafkaHappenings):
     """Count and log what happens in one daemon, on a registry of its own."""
 
     def __init__(self, registry: CollectorRegistry | None = None, clock: Clock | None = None, most_open_series: int = 1_000) -> None:
@@ -30,6 +31,7 @@ class Telemetry:
         self._clock = clock or SystemClock()
         self._log = structlog.get_logger("firstfault")
         self._metrics = metrics.Metrics(self.registry)
+        self._kafka = KafkaMetrics(self.registry)
         self._entries = NO_ENTRIES
         self._open = OpenIncidents(self._category, most_open_series)
         self.registry.register(self._open)

@@ -36,12 +36,13 @@ class Record:
     channel: str = ""  # "", "stdout" or "stderr"
     number: int = 0  # 1-based physical line
     partial: bool = False  # a piece whose rest is in a later record
+    precision: float = 0.001  # ± seconds of `time`
 
     @property
     def stamp(self) -> Stamp:
         """Return the envelope's time: when a runtime or collector read the line, not when the program wrote it."""
         at = read_time(self.time)
-        return NO_TIME if at is None else Stamp(at, "envelope", 0.001, True)
+        return NO_TIME if at is None else Stamp(at, "envelope", self.precision, True)
 
 
 def read_time(value: Any) -> float | None:
@@ -299,10 +300,16 @@ def unwrap_line(line: bytes, offset: int, number: int = 0) -> list[Record]:
         return [Record(text, offset, time.decode(), NOTHING, channel.decode(), number, tag == b"P")]
     if line.startswith(b"{"):
         fields = decode(line)
-        kind = _kind_of(fields) if isinstance(fields, dict) else "plain"
-        if kind != "plain":
-            return _numbered(list(_JSON_READERS[kind](fields, offset, number)))
+        records = unwrap_fields(fields, offset, number) if isinstance(fields, dict) else None
+        if records is not None:
+            return records
     return [Record(line.removesuffix(b"\r"), offset, number=number)]
+
+
+def unwrap_fields(fields: Mapping[str, Any], offset: int, number: int = 0) -> list[Record] | None:
+    """Unwrap one decoded JSON record; None where it is no envelope but what a program wrote."""
+    kind = _kind_of(fields)
+    return None if kind == "plain" else _numbered(list(_JSON_READERS[kind](fields, offset, number)))
 
 
 def _numbered(records: list[Record]) -> list[Record]:

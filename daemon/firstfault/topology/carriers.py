@@ -11,6 +11,7 @@ from firstfault.config.transport import HttpTransport
 from firstfault.sinks.http import Access, HttpPoster, Poster
 from firstfault.store import Store
 from firstfault.telemetry import Telemetry
+from firstfault.topology.streams import kafka_publisher
 from firstfault.transport.base import Publisher
 from firstfault.transport.http import PATH, HttpPublisher, Options
 from firstfault.transport.spool import Spool
@@ -24,7 +25,7 @@ def make_publisher(config: Config, store: Store, clock: Clock, telemetry: Teleme
         return None
     if config.transport.http is not None:
         return _http(config.transport.http, store, clock, telemetry)
-    return None
+    return kafka_publisher(config, clock, telemetry)
 
 
 def _http(http: HttpTransport, store: Store, clock: Clock, telemetry: Telemetry) -> HttpPublisher:

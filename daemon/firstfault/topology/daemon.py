@@ -7,14 +7,15 @@ import functools
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from firstfault import __version__
 from firstfault.clock import Clock, SystemClock
 from firstfault.config import Config, Loaded
 from firstfault.config.models import Webhook
+from firstfault.detect.scanner import AnyScanner
 from firstfault.errors import StoreError
 from firstfault.model import Attempt, Change, Incident
 from firstfault.reload import Refusal, load_rules, read_again
@@ -48,12 +49,16 @@ from firstfault.topology.memory import Memory
 from firstfault.topology.notify import sd_notify
 from firstfault.topology.outlets import Aside, Outlet, Pager
 from firstfault.topology.restore import Restored, restore
+from firstfault.topology.streams import LentJobs, events_source, kafka_sources
 from firstfault.topology.watch import Watch
 from firstfault.topology.worker import Worker
 from firstfault.transport.base import Publisher
 from firstfault.web.app import build_app
 from firstfault.web.server import WebServer
 from firstfault.web.site import Reloaded, Site, Told
+
+if TYPE_CHECKING:
+    from firstfault.kafka.events import EventsSource
 
 ALERTS = "alertmanager"
 ALERTS_VERSION = 1
@@ -99,6 +104,7 @@ class Daemon:
         self._watch = Watch()
         self._console: Outlet | None = None
         self._publisher: Publisher | None = None
+        self._events: EventsSource | None = None
         self._door = Door(self.config, lambda: self._handover if self._starting is None else None, lambda: self._starting, telemetry)
         self._mailboxes: list[tuple[Webhook, Mailbox]] = []
 
@@ -172,7 +178,7 @@ class Daemon:
         self._telemetry.recurred_before(self._store.fixes())
         self._keeper = Keeper(
             self._store,
-            lambda: self._worker.machine.snapshot(),
+            lambda: {} if self.config.events.kafka else self._worker.machine.snapshot(),
             self._clock,
             self._telemetry,
             self.config.store.checkpoint_secs,
@@ -198,7 +204,12 @@ class Daemon:
         if self._publisher is not None:
             await self._publisher.start()
         self._worker.start()
-        self._sources = feeds.sources
+        self._sources = [
+            *feeds.sources,
+            *kafka_sources(self.config, self._handover, self._telemetry, self._clock, self._matching_rules),
+        ]
+        self._events = events_source(self.config, self._handover, self._telemetry, self._clock, self._lent_jobs())
+        self._sources += [self._events] if self._events is not None else []
         for source in self._sources:
             source.start(self._positions.get(source.name, []))
         self._starting = None
@@ -211,11 +222,27 @@ class Daemon:
         await self._stop.wait()
         await self._close()
 
+    def _lent_jobs(self) -> LentJobs:
+        def told(changes: Sequence[Change]) -> None:
+            rulings = [Ruling(change, "again", False) for change in changes]
+            self._loop.call_soon_threadsafe(self._tell, rulings)
+
+        def left(names: Sequence[str]) -> None:
+            self._loop.call_soon_threadsafe(self._pager.leave, names)
+
+        return LentJobs(self._worker, self._ledger, self._store, lambda: self._families, self._clock, told, left)
+
+    def _matching_rules(self) -> tuple[RuleSet, AnyScanner]:
+        """Return the entries in use for sources that match by themselves; safe from any thread."""
+        machine = self._worker.machine
+        return machine.rules, machine.scanner
+
     async def _start_sinks(self) -> None:
         """Serve sinks before sources: what was open is told again first, so that no alert runs out while we read."""
         self._pager = Pager(self._make_alertmanager, self._telemetry, self._mark_alerts)
-        self._pager.start(self.config, self._store.snapshot(ALERTS, ALERTS_VERSION))
-        for change in self._told_before():
+        lent = self.config.events.kafka  # what stands comes with the partitions of its events
+        self._pager.start(self.config, None if lent else self._store.snapshot(ALERTS, ALERTS_VERSION))
+        for change in () if lent else self._told_before():
             self._pager.tell(change)
         await self._pager.told(5.0)
         self._pager.serve()
@@ -256,6 +283,8 @@ class Daemon:
     def _told_before(self) -> list[Change]:
         """Return the latest state of every incident that may still have an alert: the board may lack what happened last before a crash."""
         now = self._clock.now()
+        if self.config.events.kafka:  # the store may know incidents that another correlator has by now
+            return [Change("updated", one, now) for one in self._ledger.active()]
         recent = self._store.incidents(IncidentFilter(since=now - RETELL_SECS, limit=1000))
         records = {record.incident.id: record.incident for record in [*recent, *self._store.active()]}
         # In the order in which they settled: a crash loop is folded as it was then.
@@ -281,6 +310,8 @@ class Daemon:
 
     def _publish(self, rulings: list[Ruling]) -> None:
         """Take changes over from the pipeline's thread."""
+        for ruling in rulings if self._events is not None else ():
+            self._events.tell(ruling.change)
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._tell, rulings)
 

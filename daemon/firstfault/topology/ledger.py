@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -34,6 +34,11 @@ class Ledger:
         """Know these from before."""
         for one in incidents:
             self._known[one.id] = one
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Know these no more: another correlator rules on them."""
+        for name in names:
+            self._known.pop(name, None)
 
     def active(self) -> list[Incident]:
         """Return what is open or settled now."""

@@ -168,6 +168,11 @@ class Pager:
         if self._outlet:
             self._outlet.tell(change)
 
+    def leave(self, names: Iterable[str]) -> None:
+        """Repeat the alerts of incidents no more: somebody else speaks for them."""
+        if self._sink:
+            self._sink.leave(names)
+
     async def told(self, within_secs: float) -> None:
         """Wait until the board has everything that was handed over."""
         if self._outlet:

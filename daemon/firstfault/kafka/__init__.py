@@ -1,0 +1,1 @@
+"""Apache Kafka: raw logs in, observations between matchers and correlators, incidents out."""

@@ -1,0 +1,144 @@
+"""TLS, log-in and permissions against a real broker that asks for all of them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from firstfault.kafka.clients import Access
+from firstfault.kafka.options import Connection, Encryption, Login, Own
+from tests.kafka.rig import Running, fresh, until
+from tests.kafka.test_source import OOM
+from tests.services.broker import kafka_script, make_topic, produce
+from tests.services.plugin import missing
+
+JAAS = "listener.name.sasl.{mechanism}.sasl.jaas.config"
+PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_firstfault="plain-secret" user_nobody="none";'
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A broker with a SASL_SSL listener, one for mTLS, and ACLs."""
+    folder = tmp_path_factory.mktemp("secure")
+    ca = trustme.CA()
+    ca.cert_pem.write_to_path(str(folder / "ca.pem"))
+    server = ca.issue_cert("127.0.0.1", "localhost")
+    _key_store(server, folder / "server.pem")
+    client = ca.issue_cert("firstfault@example.org")
+    client.cert_chain_pems[0].write_to_path(str(folder / "client.pem"))
+    client.private_key_pem.write_to_path(str(folder / "client.key"))
+    properties = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(folder / "server.pem"),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(folder / "ca.pem"),
+        "listener.name.mtls.ssl.client.auth": "required",
+        "listener.name.sasl.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+        JAAS.format(mechanism="plain"): PLAIN,
+        JAAS.format(mechanism="scram-sha-256"): "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+        JAAS.format(mechanism="scram-sha-512"): "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+        JAAS.format(mechanism="oauthbearer"): "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+        'unsecuredLoginStringClaim_sub="broker";',
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS;User:firstfault",
+    }
+    listeners = {"SASL": "SASL_SSL", "MTLS": "SSL"}
+    try:
+        cluster = kafka_script.Cluster(
+            folder / "broker", 1, properties=properties, users={"firstfault": "scram-secret"}, secure_listeners=listeners
+        ).start()
+    except kafka_script.MissingService as error:
+        missing("kafka", str(error))
+        raise
+    cluster.certificates = folder
+    yield cluster
+    cluster.stop()
+
+
+def _key_store(certificate: Any, path: Path) -> None:
+    """Write what the broker takes: the key in PKCS#8, then the chain."""
+    key = path.with_suffix(".key")
+    certificate.private_key_pem.write_to_path(str(key))
+    done = subprocess.run(["openssl", "pkcs8", "-topk8", "-nocrypt", "-in", str(key)], capture_output=True, check=True)
+    path.write_bytes(done.stdout + b"".join(pem.bytes() for pem in certificate.cert_chain_pems))
+
+
+def token(name: str) -> str:
+    """Return an unsigned token, as brokers for trials take them."""
+
+    def part(value: dict[str, Any]) -> str:
+        return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
+
+    now = int(time.time())
+    return f"{part({'alg': 'none'})}.{part({'sub': name, 'iat': now, 'exp': now + 3600})}."
+
+
+def login(mechanism: str, folder: Path, user: str = "firstfault") -> Login:
+    if mechanism == "OAUTHBEARER":
+        (folder / "token").write_text(token(user))
+        return Login("OAUTHBEARER", token_file=folder / "token")
+    (folder / "password").write_text("plain-secret\n" if mechanism == "PLAIN" else "scram-secret\n")
+    return Login(mechanism, user, password_file=folder / "password")  # type: ignore[arg-type]
+
+
+def sasl(cluster: Any, how: Login) -> Connection:
+    return Connection((f"127.0.0.1:{cluster.secure_ports['SASL']}",), tls=Encryption(cluster.certificates / "ca.pem"), login=how)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"])
+async def test_logs_in(secure: Any, tmp_path: Path, mechanism: str) -> None:
+    topic = fresh("sasl")
+    await make_topic(secure.bootstrap, topic)
+    await produce(secure.bootstrap, topic, [(0, None, OOM)])
+    async with Running("", topic, connection=sasl(secure, login(mechanism, tmp_path))) as running:
+        await until(lambda: running.notebook.events)
+
+
+async def test_shows_a_certificate_and_takes_up_a_new_one(secure: Any, tmp_path: Path) -> None:
+    """Files that change are read again, for connections made from then on."""
+    for name in ("client.pem", "client.key"):
+        (tmp_path / name).write_bytes((secure.certificates / name).read_bytes())
+    tls = Encryption(secure.certificates / "ca.pem", tmp_path / "client.pem", tmp_path / "client.key")
+    access = Access(Connection((f"127.0.0.1:{secure.secure_ports['MTLS']}",), tls=tls))
+    admin = access.admin()
+    await admin.start()
+    await admin.close()
+    assert not access.refresh()
+    (tmp_path / "client.pem").write_bytes((secure.certificates / "client.pem").read_bytes() + b"\n")
+    assert access.refresh()
+    (tmp_path / "client.key").write_text("no key")
+    with pytest.raises(Exception, match=r"client\.key: cannot be used for TLS"):
+        access.refresh()
+
+
+async def test_says_which_permission_is_missing(secure: Any, tmp_path: Path) -> None:
+    """A user without rights: the source says what to grant, and goes on trying."""
+    topic = fresh("acl")
+    await make_topic(secure.bootstrap, topic)
+    connection = sasl(secure, login("OAUTHBEARER", tmp_path, "stranger"))
+    async with Running("", topic, connection=connection, own=Own(fresh("ff"), partitions=2)) as running:
+        failing = await until(lambda: running.source.status().failing)
+    said = next(iter(failing.values()))
+    assert "not allowed to" in said
+    assert "grant" in said
+
+
+async def test_says_what_is_wrong_with_topics(broker: Any) -> None:
+    """Missing topics that may not be created, another number of partitions, or another clean-up are named with what to do."""
+    missing_ones = Running(broker.bootstrap, "t", own=Own(fresh("ff"), create=False))
+    async with missing_ones:
+        said = next(iter((await until(lambda: missing_ones.source.status().failing)).values()))
+    assert "topics are missing" in said
+    own = Own(fresh("ff"), partitions=3)
+    await make_topic(broker.bootstrap, own.readers, 3)
+    async with Running(broker.bootstrap, "t", own=own) as running:
+        said = next(iter((await until(lambda: running.source.status().failing)).values()))
+    assert "must be compact" in said
