@@ -291,7 +291,8 @@ async def _failures(bootstrap: str, topic: str, incidents: str, rate: int, failu
             await asyncio.sleep(max(0.0, tick - (time.perf_counter() - began)))
 
     async def listen() -> None:
-        consumer = AIOKafkaConsumer(incidents, bootstrap_servers=bootstrap, auto_offset_reset="earliest", metadata_max_age_ms=1000)
+        consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", metadata_max_age_ms=1000)
+        consumer.subscribe(pattern=f"^{incidents}$")  # the correlator makes the topic
         await consumer.start()
         while not stop.is_set():
             for records in (await consumer.getmany(timeout_ms=20)).values():

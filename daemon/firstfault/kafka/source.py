@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
 import threading
 import time
@@ -32,6 +33,7 @@ from firstfault.sources.base import News, SourceStatus, StoppedError
 T = TypeVar("T")
 FIRST_WAIT_SECS, MAX_WAIT_SECS = 1.0, 30.0
 POLL_MS = 200
+_GC_ALLOCATIONS = 50_000  # between two looks of the garbage collector: a batch of records is that many objects, none of them garbage
 SUMMARY_SECS, LAG_SECS, REFRESH_SECS, LET_GO_SECS = 1.0, 2.0, 30.0, 60.0
 COST_SHARE = 20  # a checkpoint that took t seconds is not repeated for 20 t
 _SOON_SECS, _SAFE_SECS = 5.0, 30.0  # how long a checkpoint waits until what was found is safe: one of many, and the last one
@@ -110,6 +112,8 @@ class KafkaSource:
 
     def start(self, positions: Iterable[Mapping[str, Any]] = ()) -> None:
         """Join the group; positions are those of the group and the readers topic."""
+        gc.freeze()  # entries and their patterns stay for good; looking through them again and again costs as much as matching
+        gc.set_threshold(_GC_ALLOCATIONS, 20, 20)
         self._thread = threading.Thread(target=self._run, name=f"source-{self.name}", daemon=True)
         self._thread.start()
 
