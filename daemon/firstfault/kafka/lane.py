@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import accumulate
 from typing import Any
+
+import numpy as np
 
 from firstfault.detect.detector import Detector
 from firstfault.detect.scanner import AnyScanner
@@ -26,8 +27,22 @@ class Lane:
     """
 
     __slots__ = (
-        *("cut_bytes", "detector", "fault_at", "fresh", "heard_at", "marks", "moved", "name", "next", "places", "scanned", "size"),
-        *("quieted", "stamps", "stream", "summed_at", "texts", "unsaved", "_pieces"),
+        *(
+            "cut_bytes",
+            "detector",
+            "fault_at",
+            "fresh",
+            "heard_at",
+            "joined",
+            "marks",
+            "moved",
+            "name",
+            "next",
+            "places",
+            "scanned",
+            "size",
+        ),
+        *("quieted", "size", "stamps", "stream", "summed_at", "texts", "unsaved", "_pieces"),
     )
 
     def __init__(self, name: str, stream: Stream, rules: RuleSet, scanner: AnyScanner) -> None:
@@ -37,7 +52,8 @@ class Lane:
         self.detector.date_by(self.places.record)
         self.texts: list[bytes] = []  # that wait
         self.marks: list[int] = []  # their places
-        self.stamps: list[float] = []  # when they were written, seconds UTC
+        self.stamps: list[Any] = []  # when they were written, as the envelope has it
+        self.joined: bytes | None = None  # all that waits, where somebody has put it together already
         self.scanned = 0  # of the waiting ones, how many were scanned
         self.size = 0  # bytes that wait
         self.fresh = True  # nothing came in this round
@@ -46,7 +62,7 @@ class Lane:
         self.quieted = True  # what is open was told of
         self.heard_at = self.summed_at = self.fault_at = float("-inf")
         self.cut_bytes = 0
-        self._pieces: dict[str, tuple[list[bytes], int, float]] = {}
+        self._pieces: dict[str, tuple[list[bytes], int, Any]] = {}
 
     @property
     def job(self) -> JobKey | None:
@@ -66,7 +82,7 @@ class Lane:
         """Know that the collector says when it read each line."""
         self.places.precision = ENVELOPE_PRECISION
 
-    def piece(self, channel: str, text: bytes, mark: int, stamp: float, more: bool) -> bool:
+    def piece(self, channel: str, text: bytes, mark: int, stamp: Any, more: bool) -> bool:
         """Take a piece of a line that a runtime cut; the line waits from its last piece on. False where it is no piece."""
         known = self._pieces.get(channel)
         if known is None and not more:
@@ -89,11 +105,12 @@ class Lane:
         """Read what waits."""
         if not self.texts:
             return []
-        data = b"\n".join(self.texts) + b"\n"
+        data = (b"\n".join(self.texts) if self.joined is None else self.joined) + b"\n"
         base = self.detector.end
-        starts = list(accumulate(map(len, self.texts), lambda at, size: at + size + 1, initial=base))
-        starts.pop()
-        self.places.add(starts, self.marks, self.stamps)
+        sizes = np.fromiter(map(len, self.texts), np.int64, len(self.texts))
+        starts = np.cumsum(sizes + 1) - sizes - 1 + base
+        self.places.add(starts.tobytes(), self.marks, self.stamps)
+        self.joined = None
         self.texts, self.marks, self.stamps, self.scanned, self.size = [], [], [], 0, 0
         self.moved = self.unsaved = True
         found = self.detector.feed(data, base)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from firstfault.kafka.records import seconds
 from firstfault.model import Event, Fact, Line, Observation, Progress
 from firstfault.text.unwrap import Record
 
@@ -22,13 +23,14 @@ class Places:
     """Know of each byte that is still kept in which record it came, and when that was written."""
 
     def __init__(self) -> None:
-        self._starts, self._places, self._times = array("q"), array("q"), array("d")
+        self._starts, self._places = array("q"), array("q")
+        self._times: list[Any] = []  # as envelopes have them: reading each would cost more than all the rest
         self._told: dict[int, int] = {}
         self.precision = RECORD_PRECISION
 
-    def add(self, starts: Sequence[int], places: Sequence[int], times: Sequence[float]) -> None:
-        """Take the next texts: where each starts in the stream, its place, and when it was written (seconds UTC)."""
-        self._starts.extend(starts)
+    def add(self, starts: bytes, places: Sequence[int], times: Sequence[Any]) -> None:
+        """Take the next texts: where each starts in the stream (64-bit integers), its place, and when it was written."""
+        self._starts.frombytes(starts)
         self._places.extend(places)
         self._times.extend(times)
 
@@ -36,8 +38,7 @@ class Places:
         """Drop what is only needed for bytes before an offset of the stream."""
         index = bisect_right(self._starts, before) - 1
         if index > _SPARE:
-            for known in (self._starts, self._places, self._times):
-                del known[:index]
+            del self._starts[:index], self._places[:index], self._times[:index]
 
     def place(self, offset: int) -> int:
         """Return the place of a byte of the stream; the same one, however often it is asked for."""
@@ -56,7 +57,7 @@ class Places:
     def record(self, offset: int) -> Record:
         """Return what the envelope says of the line at an offset of the stream: when it was written."""
         index = bisect_right(self._starts, offset) - 1
-        time = self._times[index] if index >= 0 else 0.0
+        time = seconds(self._times[index]) if index >= 0 else None
         return Record(b"", offset, time or None, precision=self.precision)
 
     def placed(self, one: Observation) -> Observation:
@@ -84,7 +85,7 @@ class Places:
         return {
             "starts": self._starts.tolist(),
             "places": self._places.tolist(),
-            "times": self._times.tolist(),
+            "times": list(self._times),
             "told": list(self._told.items()),
             "precision": self.precision,
         }
@@ -92,5 +93,5 @@ class Places:
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Take up a snapshot."""
         self._starts, self._places = array("q", saved["starts"]), array("q", saved["places"])
-        self._times, self._told = array("d", saved["times"]), dict(saved["told"])
+        self._times, self._told = list(saved["times"]), dict(saved["told"])
         self.precision = saved["precision"]

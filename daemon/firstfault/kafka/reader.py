@@ -9,6 +9,8 @@ from itertools import accumulate
 from operator import attrgetter
 from typing import Any
 
+from orjson import loads
+
 from firstfault.detect.scanner import AnyScanner
 from firstfault.kafka.lane import ENOUGH_BYTES, Lane
 from firstfault.kafka.places import PLACE_BITS
@@ -31,6 +33,7 @@ from firstfault.text.envelopes import Record, decode
 
 _CURLY = 0x7B  # the first byte of JSON
 _ENVELOPES = frozenset({_CURLY, 0x0A})  # and of OTLP in protobuf
+_ENDS = ("\n", "\r")
 _FEW = 64  # records for which taking them one by one costs as much
 _LATEST_SECS = 120.0  # after a fault in a job, its speakers are summed up as often as allowed
 
@@ -89,7 +92,7 @@ class PartitionReader:
         taken = Taken()
         touched: list[Lane] = []
         if not self._take_alike(records, touched):
-            self._take_each(records, touched, taken)
+            self._take_mixed(records, touched, taken)
         self.next = records[-1].offset + 1
         self._look(touched, taken, now)
         return taken
@@ -98,6 +101,8 @@ class PartitionReader:
         """Take records at once that are all raw lines of one key, as collectors write them; False, and nothing happens, for others."""
         first, options = records[0], self._options
         if first.headers or len(records) < _FEW or options.encoding not in ("auto", "raw"):
+            return False
+        if options.encoding == "auto" and first.value and first.value[0] == _CURLY:
             return False
         key = first.key
         lane = self._lanes.get(key) or self._keyed(first)
@@ -114,11 +119,60 @@ class PartitionReader:
             return False
         lane.fresh = False
         touched.append(lane)
+        lane.joined = None if lane.texts else data
         lane.texts += texts
         lane.marks += [record.offset << PLACE_BITS for record in records]
         lane.stamps += [record.timestamp / 1000 for record in records]
         lane.next = records[-1].offset + 1
         return True
+
+    def _take_mixed(self, records: Sequence[ConsumerRecord], touched: list[Lane], taken: Taken) -> None:
+        """Take records as they come: those of known pods on the quick way, as far as they go, and the one that stops it on the slow way."""
+        index = 0
+        while index < len(records):
+            value = records[index].value
+            if value and value[0] == _CURLY and self._options.encoding in ("auto", "json"):
+                index = self._take_pods(records, index, touched)
+                self._take_each(records[index : index + 1], touched, taken)
+                index += 1
+            else:
+                start = index
+                while index < len(records) and (not (value := records[index].value) or value[0] != _CURLY):
+                    index += 1
+                self._take_each(records[start : max(index, start + 1)], touched, taken)
+                index = max(index, start + 1)
+
+    def _take_pods(self, records: Sequence[ConsumerRecord], index: int, touched: list[Lane]) -> int:
+        """Take whole lines of known pods as Fluent Bit writes them, from `index` on; return where something else comes."""
+        lanes, limit, count = self._lanes, self._options.max_record_bytes, len(records)
+        try:
+            while index < count:
+                record = records[index]
+                fields = loads(record.value)  # type: ignore[arg-type]
+                pod = fields["kubernetes"]
+                lane = lanes[pod["pod_id"], pod["container_name"]]
+                text = fields["log"]
+                offset = record.offset
+                if (
+                    offset < lane.next
+                    or lane.cut
+                    or (fields.get("logtag") or fields.get("_p")) == "P"
+                    or text[:2] == "20"
+                    or len(record.value) > limit  # type: ignore[arg-type]
+                ):
+                    return index
+                line = (text.rstrip("\r\n") if text[-1:] in _ENDS else text).encode()
+                if lane.fresh:
+                    lane.fresh = False
+                    touched.append(lane)
+                lane.texts.append(line)
+                lane.marks.append(offset << PLACE_BITS)
+                lane.stamps.append(fields.get("time") or fields.get("@timestamp") or fields.get("timestamp") or record.timestamp / 1000)
+                lane.next = offset + 1
+                index += 1
+        except (KeyError, TypeError, ValueError, AttributeError):  # not of this shape, or of a pod that is new
+            return index
+        return index
 
     def _take_each(self, records: Sequence[ConsumerRecord], touched: list[Lane], taken: Taken) -> None:
         limit, encoding = self._options.max_record_bytes, self._options.encoding
@@ -195,8 +249,7 @@ class PartitionReader:
             taken.duplicates += 1
             return
         text, time, channel, partial = said
-        stamp = seconds(time) if time is not None else None
-        stamp = record.timestamp / 1000 if stamp is None else stamp
+        stamp = record.timestamp / 1000 if time is None else time
         if lane.fresh:
             lane.fresh = False
             touched.append(lane)
@@ -257,9 +310,10 @@ class PartitionReader:
         for lane in touched:
             lane.fresh = True
             lane.heard_at, lane.quieted = now, False
-            fresh = b"\n".join(lane.texts[lane.scanned :])
+            fresh = b"\n".join(lane.texts[lane.scanned :]) if lane.joined is None else lane.joined
             if b"\0" in fresh:
                 self._drop_binary(lane, taken)
+                lane.joined = None
                 fresh = b"\n".join(lane.texts[lane.scanned :])
             taken.lines += len(lane.texts) - lane.scanned
             taken.bytes += len(fresh)
@@ -267,6 +321,7 @@ class PartitionReader:
             if lane.size >= ENOUGH_BYTES or lane.hot:
                 self._read(lane, taken.findings)
             elif lane.texts:
+                lane.joined = None
                 waiting.append(lane)
                 news.append(fresh)
                 lane.scanned = len(lane.texts)
@@ -291,7 +346,7 @@ class PartitionReader:
         bad = [index for index in range(first, len(lane.texts)) if b"\0" in lane.texts[index] and not is_text(lane.texts[index])]
         for index in reversed(bad):
             value, mark = lane.texts.pop(index), lane.marks.pop(index)
-            stamp = lane.stamps.pop(index)
+            stamp = seconds(lane.stamps.pop(index)) or 0.0
             taken.poison.append((_Lost(self.topic, self.partition, mark >> PLACE_BITS, int(stamp * 1000), None, value, ()), "undecodable"))
 
     def settle(self) -> list[Findings]:

@@ -1,0 +1,107 @@
+"""Sorting, joining and the quick ways give the same as reading record by record, whatever the batches."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from firstfault.kafka.reader import PartitionReader, ReaderOptions, Taken
+from firstfault.model import Findings, Observation, Progress
+from tests.kafka.rig import RULES, SCANNER
+from tests.kafka.test_source import FILEBEAT, FLUENTBIT, OOM, OTLP, VECTOR, step
+
+
+@dataclass(frozen=True)
+class Row:
+    """A record as a consumer gives it."""
+
+    offset: int
+    value: bytes | None
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes], ...] = ()
+    timestamp: int = 1796032800250
+    topic: str = "t"
+    partition: int = 0
+
+
+TRACE = [b"[rank3]: Traceback (most recent call last):", b'[rank3]:   File "/a.py", line 1, in f', b"[rank3]: ValueError: no such shard"]
+
+
+def records(seed: int, count: int = 400) -> list[Row]:
+    """Return a mix of everything that a topic may hold."""
+    chance = random.Random(seed)
+    found = []
+    for offset in range(count):
+        text = chance.choice(
+            [step(chance.randrange(8), offset), step(chance.randrange(8), offset), OOM, *TRACE, b"", b"no stamp \xff here"]
+        )
+        kind = chance.randrange(10)
+        key = chance.choice([None, None, b"research/llama", b"ppo"])
+        if kind < 4:
+            value: bytes | None = text
+        elif kind < 8:
+            shape = chance.choice([FLUENTBIT, FLUENTBIT, FLUENTBIT, VECTOR, FILEBEAT])
+            field = "log" if shape is FLUENTBIT else "message"
+            pod = shape["kubernetes"] | {"pod_id": f"pod-{chance.randrange(3)}"} if shape is FLUENTBIT else shape["kubernetes"]
+            tag = {"logtag": chance.choice("FFFP")} if shape is FLUENTBIT else {}
+            value = json.dumps(shape | {field: text.decode("utf-8", "replace"), "kubernetes": pod} | tag).encode()
+        else:
+            value = chance.choice([json.dumps(OTLP).encode(), b'{"loss": 2.5, "step": 3}', b'{"cut', None, bytes(range(32)) * 4])
+        headers = (("rank", b"7"),) if chance.random() < 0.05 else ()
+        found.append(Row(offset, value, key, headers))
+    return found
+
+
+def read(rows: list[Row], sizes: list[int], slow: bool = False, restart_at: int = -1) -> tuple[dict[str, Observation], set[int], int]:
+    """Read records in batches of these sizes, over and over; return what was found, what was set aside, and how many lines were read."""
+
+    def fresh() -> PartitionReader:
+        made = PartitionReader("t", 0, 0, RULES, SCANNER, ReaderOptions())
+        if slow:
+            made._take_alike = lambda *_: False  # type: ignore[method-assign, assignment]
+            made._take_pods = lambda records, index, touched: index  # type: ignore[method-assign, assignment]
+        return made
+
+    reader, found, poison, lines, at, number = fresh(), dict[str, Observation](), set[int](), 0, 0, 0
+
+    def keep(findings: list[Findings]) -> None:
+        found.update((one.id, one) for each in findings for one in each.observations if not isinstance(one, Progress))
+
+    states: dict[str, Any] = {}
+    while at < len(rows):
+        batch = rows[at : at + sizes[number % len(sizes)]]
+        taken: Taken = reader.take(batch, 1796032900.0)
+        keep(taken.findings)
+        poison |= {record.offset for record, _ in taken.poison}
+        lines += taken.lines
+        at, number = at + len(batch), number + 1
+        if number == restart_at:
+            keep(reader.settle())
+            states.update(reader.snapshot())
+            reader = fresh()
+            reader.restore(json.loads(json.dumps(list(states.values()))), 0.0, pytest.fail)
+            at = max(0, at - 30)  # a crash between state and commit: some records come again
+    keep(reader.settle())
+    for lane in reader._lanes.values():
+        keep([Findings(tuple(lane.close()))])
+    return found, poison, lines
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_batches_and_quick_ways_change_nothing(seed: int) -> None:
+    rows = records(seed)
+    plain = read(rows, [1], slow=True)
+    assert plain[0]
+    assert plain == read(rows, [400])
+    assert plain == read(rows, [7, 64, 1, 130])
+    again = read(rows, [50], restart_at=4)
+    assert (plain[0], plain[1]) == (again[0], again[1])
+
+
+def test_lines_of_one_key_are_read_at_once_like_any_other() -> None:
+    rows = [Row(number, step(number % 8, number)) for number in range(300)] + [Row(300, OOM), Row(301, step(1, 301))]
+    assert read(rows, [100]) == read(rows, [1], slow=True)
