@@ -11,6 +11,7 @@ from typing import Any
 
 from firstfault.correlate.attempts import cut
 from firstfault.correlate.evidence import is_evidence
+from firstfault.correlate.pause import uncollected
 from firstfault.correlate.suspects import Suspect
 from firstfault.correlate.verdict import Decision, decide_all
 from firstfault.correlate.window import Window
@@ -143,7 +144,8 @@ class Correlator:
         for name, run in self._runs.items():
             try:
                 if self._worth_judging(run, now):
-                    changes += self._review(run, now)
+                    with uncollected():
+                        changes += self._review(run, now)
                 changes += self._due(run, now)
             except Exception as error:  # any fault of ours in one job must not cost the others their page
                 run.dirty = run.stirred = False
@@ -160,7 +162,8 @@ class Correlator:
         """Settle everything: no further byte will come."""
         changes: list[Change] = []
         for run in self._runs.values():
-            changes += self._review(run, now)
+            with uncollected():
+                changes += self._review(run, now)
             for number, incident in sorted(run.incidents.items()):
                 if incident.state == "open":
                     changes.append(
