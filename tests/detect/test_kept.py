@@ -15,6 +15,16 @@ def forwards(data: bytes) -> list[tuple[int, bytes]]:
     return [(start, data[start:stop]) for start, stop in split(data)]
 
 
+def backwards(kept: Kept, before: int, low: int) -> list[tuple[int, bytes]]:
+    """Return the lines walked back over; each tells whether a \\n stands behind it."""
+    found = list(kept.lines_back(before, low))
+    stops = [before, *(start for start, _, _ in found)]
+    assert [ended for _, _, ended in found] == [
+        count_ends(kept.slice(start, stop)) for (start, _, _), stop in zip(found, stops, strict=False)
+    ]
+    return [(start, text) for start, text, _ in found]
+
+
 @given(pieces)
 def test_lines_back_are_the_lines_reversed(text: bytes) -> None:
     """Walking back from the end gives every line with its offset, last one first."""
@@ -22,7 +32,7 @@ def test_lines_back_are_the_lines_reversed(text: bytes) -> None:
     kept = Kept()
     for at in range(0, len(data), 97):
         kept.append(data[at : at + 97])
-    assert list(kept.lines_back(len(data), 0)) == forwards(data)[::-1]
+    assert backwards(kept, len(data), 0) == forwards(data)[::-1]
 
 
 @given(pieces, st.integers(0, 20000))
@@ -31,7 +41,7 @@ def test_lines_back_stop_where_told(text: bytes, low: int) -> None:
     data = text + b"\n"
     kept = Kept()
     kept.append(data)
-    assert list(kept.lines_back(len(data), low)) == [line for line in forwards(data)[::-1] if line[0] >= low]
+    assert backwards(kept, len(data), low) == [line for line in forwards(data)[::-1] if line[0] >= low]
 
 
 @given(pieces, st.lists(st.tuples(st.integers(0, 30000), st.integers(0, 30000)), max_size=12))

@@ -60,11 +60,10 @@ class History:
         if self.enveloped:
             yield from self._unwrapped(before, low)
             return
-        at, number = before, self._number(before) if numbered else 0
-        for start, text in self._kept.lines_back(before, low):
+        number = self._number(before) if numbered else 0
+        for start, text, ended in self._kept.lines_back(before, low):
             if numbered:
-                number -= count_ends(self._kept.slice(start, at))
-                at = start
+                number -= ended
             yield Raw(start, number, text, None, start)
 
     def clocked(self, before: int, low: int, has_clock: Callable[[bytes], bool]) -> Iterator[Raw]:

@@ -127,8 +127,8 @@ class Kept:
             self._opened = (chunk.offset, zstandard.decompress(chunk.data))
         return self._opened[1]
 
-    def lines_back(self, before: int, low: int) -> Iterator[tuple[int, bytes]]:
-        """Walk the lines from `before`, where one begins, back to the first that begins at or after `low`: offset and text."""
+    def lines_back(self, before: int, low: int) -> Iterator[tuple[int, bytes, bool]]:
+        """Walk the lines from `before`, where one begins, back to the first at or after `low`: offset, text, whether a \\n is behind it."""
         low = max(low, self.start)
         tail = b""  # the end of a line whose start is not yet seen
         at, size = before, _FIRST_BLOCK
@@ -153,16 +153,15 @@ class Kept:
         return after_end(block, line_stop(block, 0, len(block)), len(block))
 
 
-def _backwards(block: bytes, first: int, offset: int) -> Iterator[tuple[int, bytes]]:
+def _backwards(block: bytes, first: int, offset: int) -> Iterator[tuple[int, bytes, bool]]:
     """Yield the lines of a block that begin at or after `first`, last one first; the block ends where a line ends."""
     after = len(block)
     while after > first:
-        stop = after
-        if block[stop - 1] == 10:
-            stop -= 1
+        ended = block[after - 1] == 10
+        stop = after - ended
         if stop > first and block[stop - 1] == 13:
             stop -= 1
         start = block.rfind(b"\n", first, stop) + 1
         start = max(start, block.rfind(b"\r", max(start, first), stop) + 1, first)
-        yield offset + start, block[start:stop]
+        yield offset + start, block[start:stop], ended
         after = start

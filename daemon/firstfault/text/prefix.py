@@ -125,15 +125,6 @@ def _readers(text: str, at: int, indent: int) -> tuple[Reader, ...]:
     return _OTHER.get(char, ())
 
 
-def _step(reading: Reading, text: str, at: int) -> int:
-    start = at
-    while text.startswith((" ", "\t"), start):
-        start += 1
-    if start == len(text):
-        return -1
-    return _first(_readers(text, start, start - at), reading, text, start)
-
-
 def _who(reading: Reading) -> Who:
     rank = reading.rank if reading.rank is not None else reading.task
     if reading.agent and "rank" not in reading.kinds:
@@ -154,10 +145,18 @@ def read_prefix(text: str, labelled: bool = False) -> Prefix:
     reading = Reading(labelled)
     at = 0
     for _ in range(STEPS):
-        end = _step(reading, text, at)
-        if end < 0:
+        start = at
+        while (char := text[start : start + 1]) == " " or char == "\t":
+            start += 1
+        if not char:
             break
-        at = end
+        for read in _readers(text, start, start - at):
+            end = read(reading, text, start)
+            if end >= 0:
+                at = end
+                break
+        else:
+            break
     rest = text[at:] if at else text
     if rest.startswith(AGENT_LINE):
         reading.agent = True
