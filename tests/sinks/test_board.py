@@ -216,12 +216,22 @@ def test_a_snapshot_that_cannot_be_read_is_refused_as_a_whole(saved: dict[str, o
 
 
 def test_a_full_board_says_so_and_keeps_what_stands() -> None:
-    """The bound holds and nothing that pages is dropped for a newcomer."""
+    """The bound holds, nothing that pages is dropped for a newcomer, and the newcomer pages once there is room."""
     one = Board(advise, Wording(), most=1)
+    ledger = Ledger(one, PLAN)
     one.tell(change(), AT)
+    send(ledger, AT)
+    assert not one.tell(change(id="inc-2"), AT)
     with pytest.raises(BoardFull):
-        one.tell(change(id="inc-2"), AT)
-    assert len(one) == 1
+        one.tell(change(id="inc-3"), AT)
+    assert (len(one), one.muted(), one.tick(AT + 1)) == (1, 1, False)
+    assert one.tell(change("revised", revision=1, verdict=RANK_3), AT + 1)
+    send(ledger, AT + 1)
+    assert one.tell(change("recovered", state="recovered", revision=1), AT + 2)
+    send(ledger, AT + 2)
+    one.prune(AT + 2 + PLAN.resolved_for_secs + 1, [ledger])
+    assert one.tick(AT + 1000)
+    assert [standing.incident for bundle in one.bundles() for standing in bundle] == ["inc-2"]
 
 
 def test_a_clock_set_back_does_not_silence_resends() -> None:

@@ -12,7 +12,7 @@ from firstfault.model import Change, Incident
 from firstfault.sinks.addresses import Lookup, look_up
 from firstfault.sinks.advice import Advice
 from firstfault.sinks.alerts import Wording
-from firstfault.sinks.base import Answer, Delivered, Happenings, TryAgain
+from firstfault.sinks.base import Answer, Delivered, Happenings, Refused
 from firstfault.sinks.board import Board, BoardFull, Schedule
 from firstfault.sinks.channel import Channel
 from firstfault.sinks.http import Access, Poster, public_url
@@ -65,8 +65,9 @@ class AlertmanagerSink:
         now = self._clock.now()
         try:
             changed = self._board.tell(change, now)
-        except BoardFull:
-            return TryAgain(60.0, "full")
+        except BoardFull as full:  # to wait here would hold up the very changes that make room
+            self._happenings.delivery_failed(self.name, "full", str(full), True)
+            return Refused("full")
         if changed:
             self._wake()
         self._board.prune(now, (channel.ledger for channel in self._channels.values()))

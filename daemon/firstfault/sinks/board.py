@@ -48,7 +48,7 @@ class Standing:
 
 
 class BoardFull(Exception):
-    """Say that no further alert can be put up."""
+    """Say that no further incident can be put up, or be kept until there is room."""
 
 
 class Board:
@@ -61,7 +61,7 @@ class Board:
         self._policy = policy or Policy()
         self._holds = Holds(self._policy.hold_secs)
         self._incidents: dict[str, list[Standing]] = {}  # by the incident whose alert it is
-        self._muted: dict[str, Incident] = {}  # settled, and paging nobody for now
+        self._muted: dict[str, Incident] = {}  # settled, and paging nobody for now: muted, or there is no room
         self._joined: dict[str, Incident] = {}  # those that another's alert speaks for
 
     def __len__(self) -> int:
@@ -81,7 +81,7 @@ class Board:
             return False  # a provisional verdict pages nobody
         if incident.partial and not self._known(incident.id):
             return False
-        if self._mute(incident, now):
+        if self._put_off(incident, now):
             return False
         return self._speak(incident, now)
 
@@ -104,19 +104,19 @@ class Board:
         return changed
 
     def muted(self) -> int:
-        """Return how many incidents would page if they were not muted."""
+        """Return how many incidents would page if they were not muted, or if there were room."""
         return len(self._muted)
 
     def _known(self, incident: str) -> bool:
         return self._holds.knows(incident) or incident in self._incidents
 
-    def _mute(self, incident: Incident, now: float) -> bool:
-        """Keep a muted incident for later; one that has paged goes on."""
-        if self._known(incident.id) or not self._policy.muted(incident, now):
+    def _put_off(self, incident: Incident, now: float) -> bool:
+        """Keep an incident for later that is muted or finds no room; one that has paged goes on."""
+        if self._known(incident.id) or not (len(self) >= self._most or self._policy.muted(incident, now)):
             self._muted.pop(incident.id, None)
             return False
         if incident.id not in self._muted and len(self._muted) >= self._most:
-            raise BoardFull(f"{self._most} incidents are muted already")
+            raise BoardFull(f"{len(self)} alerts stand, and {self._most} incidents wait already")
         self._muted[incident.id] = incident
         return True
 
@@ -165,8 +165,6 @@ class Board:
         return newest.resolved_at is None and fresh.key != newest.key
 
     def _add(self, standing: list[Standing], fresh: Standing, now: float) -> None:
-        if len(self) >= self._most:
-            raise BoardFull(f"{self._most} alerts stand already")
         self._resolve(standing, now)
         self._incidents.setdefault(fresh.incident, standing).append(fresh)
 
