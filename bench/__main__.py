@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench.common import HERE, ROOT, ROWS
 
-NAMES = ("start", "latency", "burst", "verdict", "scan", "kafka", "memory")  # the quick ones first
+NAMES = ("start", "latency", "burst", "verdict", "scan", "kafka", "memory", "simulator")  # the quick ones first
 QUICK = {
     "start": ["--repeat", "2"],
     "latency": ["--trials", "20"],
@@ -22,6 +22,7 @@ QUICK = {
     "verdict": ["--ranks", "1000"],
     "scan": ["--gb", "0.128", "--repeat", "1"],
     "kafka": ["--records", "60000", "--repeat", "1"],
+    "simulator": ["--jobs", "1", "--ranks", "8", "--month-days", "0.02"],
     "memory": ["--minutes", "1", "--files", "512", "--mb", "5"],
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from firstfault.text import pods
 
 _SPARE = 16  # streams of healthy jobs that are summarised at once
 Name = tuple[str, str]  # namespace and job
+_NOTHING: Mapping[str, float] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +84,15 @@ class Matching:
         detector = self._detectors.get(stream_id)
         return self._shared(self._of(detector.flush_partial(), detector.end), detector.stream) if detector else Findings()
 
-    def summaries(self, now: float, attention: Mapping[Name, float]) -> Findings:
+    def summaries(self, now: float, attention: Mapping[Name, float], voices: Mapping[str, float] = _NOTHING) -> Findings:
         """Say what the speakers of streams with news were last seen doing, as far as it is time to.
 
-        `attention` names the jobs that are judged, with how many seconds old their last words may be.
+        `attention` names the jobs that are judged, `voices` the streams that tell how healthy jobs go on, both with how many seconds old
+        their last words may be.
         """
         words: list[Progress] = []
-        for stream_id in self._due(now, attention):
+        leading = [one for one, secs in voices.items() if one in self._moved and now - self._stale.get(one, -math.inf) >= secs]
+        for stream_id in sorted({*self._due(now, attention), *leading}):
             self._stale[stream_id] = now
             del self._moved[stream_id]
             if pods.KERNEL in self._detectors[stream_id].stream.labels:

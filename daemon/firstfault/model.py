@@ -193,6 +193,7 @@ class Progress:
     final: bool = False  # of a stream that is over: nothing newer will come
     series: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)  # of `steps`: further numbers that are watched
     evaluated: float | None = None  # step of the last evaluation that was read
+    phase: str = ""  # what its lines after that step speak of: checkpoint, evaluation, compile, data, end; see text/phases.py
 
 
 Observation = Event | Fact | Progress

@@ -72,7 +72,7 @@ class Pipeline:
     def advance(self, now: float) -> list[Change]:
         """Let time pass: summarise what moved, then settle, recover and close what is due."""
         self._now = now
-        self._take(self.matching.summaries(now, self.correlator.attention()), now)
+        self._take(self.matching.summaries(now, self.correlator.attention(now), self.correlator.voices()), now)
         return self.correlator.advance(now)
 
     def finish(self, now: float | None = None) -> list[Change]:
@@ -123,7 +123,7 @@ class Pipeline:
             self.heard(found.words)
         if found.over:
             self.correlator.words_ended(found.over)
-        self.correlator.last_words(found.words)
+        self.correlator.last_words(found.words, now)
         return changes
 
     def _observe(self, observations: Sequence[Observation], now: float | None) -> list[Change]:

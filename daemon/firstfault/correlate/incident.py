@@ -7,15 +7,17 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from firstfault.correlate.attempts import cut
 from firstfault.correlate.evidence import is_evidence
 from firstfault.correlate.pause import uncollected
+from firstfault.correlate.signs import FINGERPRINTS as SIGNS
 from firstfault.correlate.suspects import Suspect
 from firstfault.correlate.verdict import Decision, decide_all
+from firstfault.correlate.vitals.watch import VOICE_SECS, Signs, Watch
 from firstfault.correlate.window import Window
-from firstfault.model import Attempt, Change, ChangeKind, Ended, Event, Findings, Incident, JobKey, Observation, Progress
+from firstfault.model import Attempt, Change, ChangeKind, Ended, Event, Fact, Findings, Incident, JobKey, Observation, Progress
 from firstfault.rules.catalogue import RuleSet
 
 
@@ -56,6 +58,8 @@ class _Run:
     incidents: dict[Place, Incident] = field(default_factory=dict)
     attempts: tuple[Attempt, ...] = ()
     dropped: int = 0
+    watch: Watch = field(default_factory=Watch)
+    ended: dict[Place, int] = field(default_factory=dict)  # incidents that ended by themselves, with their revision
 
     @property
     def open(self) -> bool:
@@ -85,6 +89,8 @@ class Correlator:
         return []
 
     def _learn(self, run: _Run, one: Observation, now: float | None, seen: float | None) -> None:
+        if isinstance(one, Fact) and now is not None:
+            run.watch.note(one)
         if self._remember(run, one) and is_evidence(one):
             run.dirty = True
             run.evidence_at = now if now is not None else run.evidence_at
@@ -102,7 +108,7 @@ class Correlator:
             run = self._run(end.job)
             run.over[end.stream] = max(end.offset, run.over.get(end.stream, 0))
             self._end_words(run, end)
-        self.last_words(found.words)
+        self.last_words(found.words, now)
 
     def _end_words(self, run: _Run, end: Ended) -> None:
         for name, place in self._spoken.get(end.stream, ()):
@@ -110,8 +116,11 @@ class Correlator:
                 del run.latest[place]
                 run.stirred = run.stirred or bool(run.incidents)
 
-    def last_words(self, summaries: Iterable[Progress]) -> None:
-        """Take what each speaker was last seen doing; the newest of a stream's speaker replaces the one before."""
+    def last_words(self, summaries: Iterable[Progress], now: float | None = None) -> None:
+        """Take what each speaker was last seen doing; the newest of a stream's speaker replaces the one before.
+
+        Without `now`, of saved logs, nobody is watched.
+        """
         for one in summaries:
             run = self._run(one.job)
             known = run.latest.get(place := speaker(one))
@@ -119,21 +128,30 @@ class Correlator:
                 run.latest[place] = one
                 run.stirred = run.stirred or bool(run.incidents)
                 self._spoken[one.stream].add(((one.job.namespace, one.job.job), place))
+                if now is not None and not one.final:
+                    run.watch.take(place, one, now)
 
     def words_ended(self, stream: str) -> None:
         """Forget what a stream's speakers were seen doing on the way: it was read to its end, and is summed up once more as a whole."""
         for name, place in self._spoken.pop(stream, ()):
             run = self._runs[name]
+            run.watch.ended((stream,))
             if run.latest.pop(place, None) is not None:
                 run.stirred = run.stirred or bool(run.incidents)
 
-    def attention(self) -> dict[tuple[str, str], float]:
+    def attention(self, now: float | None = None) -> dict[tuple[str, str], float]:
         """Return the jobs (namespace, name) whose last words matter now, with how many seconds old they may be."""
-        return {
+        found = {
             name: 0.0 if run.dirty or run.open else self.limits.calm_secs
             for name, run in self._runs.items()
             if (run.dirty and run.evidence_at is not None) or any(one.state in ("open", "settled") for one in run.incidents.values())
         }
+        late = [name for name, run in self._runs.items() if now is not None and run.watch.suspects(now)]
+        return {**found, **dict.fromkeys(late, 0.0)}
+
+    def voices(self) -> dict[str, float]:
+        """Return the streams that tell how healthy jobs go on, with how many seconds old their summaries may be."""
+        return {stream: VOICE_SECS for run in self._runs.values() for stream in run.watch.voices()}
 
     def advance(self, now: float) -> list[Change]:
         """Look at what is new, and settle, recover or close what is due.
@@ -143,7 +161,7 @@ class Correlator:
         changes: list[Change] = []
         for name, run in self._runs.items():
             try:
-                if self._worth_judging(run, now):
+                if run.watch.check(now) or self._worth_judging(run, now):
                     with uncollected():
                         changes += self._review(run, now)
                 changes += self._due(run, now)
@@ -163,7 +181,7 @@ class Correlator:
         changes: list[Change] = []
         for run in self._runs.values():
             with uncollected():
-                changes += self._review(run, now)
+                changes += self._review(run, now, over=True)
             for number, incident in sorted(run.incidents.items()):
                 if incident.state == "open":
                     changes.append(
@@ -207,19 +225,21 @@ class Correlator:
 
     # judging
 
-    def _slices(self, run: _Run) -> list[Judged]:
+    def _slices(self, run: _Run, signs: Signs | None = None) -> list[Judged]:
+        """Judge every attempt; `signs` are those of the newest, where it is watched: then those of earlier ones are over."""
         judged: list[Judged] = []
-        for part in cut([*run.seen.values(), *run.latest.values()]):
+        parts = cut([*run.seen.values(), *run.latest.values()])
+        for part in parts:
             key = replace(run.key, run=part.run, attempt=part.number)
             window = Window(key, part.observations, self.rules, self.limits.world_size, part.roster, part.clocks)
-            judged.append((window, decide_all(window)))
+            judged.append((window, decide_all(window, Signs() if signs is not None and part is not parts[-1] else signs)))
         return [(window, () if _restart_noise(judged, index) else decisions) for index, (window, decisions) in enumerate(judged)]
 
-    def _review(self, run: _Run, now: float | None) -> list[Change]:
+    def _review(self, run: _Run, now: float | None, over: bool = False) -> list[Change]:
         run.dirty = run.stirred = False
         run.judged_at = now if now is not None else -math.inf
         changes: list[Change] = []
-        judged = self._slices(run)
+        judged = self._slices(run, None if over or now is None else run.watch.signs)
         run.attempts = ()
         held: set[Place] = set()
         for window, decisions in judged:
@@ -260,7 +280,11 @@ class Correlator:
         for place in gone:
             known = run.incidents[place]
             if known.state not in ("recovered", "closed"):
-                changes.append(self._put(run, place, replace(known, state="closed", closed_at=now), "closed", now, known))
+                well = known.fingerprint in SIGNS and now is not None
+                kind: Literal["recovered", "closed"] = "recovered" if well else "closed"
+                changes.append(self._put(run, place, replace(known, state=kind, closed_at=now), kind, now, known))
+                if well:
+                    run.ended[place] = known.revision
             del run.incidents[place]
         return changes
 
@@ -285,7 +309,7 @@ class Correlator:
             closed_at=known.closed_at if known else None,
             seen_at=known.seen_at if known else now,
             historic=historic,
-            revision=known.revision if known else 0,
+            revision=known.revision if known else run.ended.get(number, -1) + 1,
             severity=decision.severity,
             collateral=decision.collateral,
             silent_ranks=decision.silent,
@@ -326,7 +350,7 @@ class Correlator:
     # answers
 
     def _attempts(self, run: _Run) -> tuple[Attempt, ...]:
-        made = run.attempts or tuple(self._attempt(run, window) for window, _ in self._slices(run))
+        made = run.attempts or tuple(self._attempt(run, window) for window, _ in self._slices(run, run.watch.signs))
         return tuple(replace(one, incidents=self._of(run, _attempt_of(one.key))) for one in made)
 
     def _of(self, run: _Run, attempt: tuple[str, int]) -> tuple[Incident, ...]:
@@ -334,6 +358,9 @@ class Correlator:
 
     def _attempt(self, run: _Run, window: Window) -> Attempt:
         context = {str(f.values.get("name")): str(f.values.get("value", "")) for f in window.facts("version", "layout", "setting")}
+        restarts = [count for f in window.facts("restart") if isinstance(count := f.values.get("count"), int)]
+        if restarts:
+            context["restarts"] = str(max(restarts))
         return Attempt(
             window.key, window.world_size, window.ranks_heard, window.roster.nodes, self._of(run, _attempt_of(window.key)), context
         )

@@ -20,6 +20,8 @@ def dump_run(run: Any) -> dict[str, Any]:
         "seen_at": run.seen_at,
         "incidents": [[*place, dump(incident)] for place, incident in run.incidents.items()],
         "dropped": run.dropped,
+        "watch": run.watch.state(),
+        "ended": [[*place, revision] for place, revision in run.ended.items()],
     }
 
 
@@ -33,5 +35,8 @@ def load_run(saved: Mapping[str, Any], kind: Any) -> Any:
     run.evidence_at, run.dropped = saved["evidence_at"], saved["dropped"]
     run.over, run.partial, run.seen_at = dict(saved.get("over", {})), dict(saved.get("partial", {})), saved.get("seen_at")
     run.incidents = {(name, number, ordinal): load(incident) for name, number, ordinal, incident in saved["incidents"]}
+    if "watch" in saved:
+        run.watch.load(saved["watch"])
+    run.ended = {(name, number, ordinal): revision for name, number, ordinal, revision in saved.get("ended", ())}
     run.dirty = bool(run.incidents)
     return run

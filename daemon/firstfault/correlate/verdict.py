@@ -11,12 +11,15 @@ from firstfault.correlate.clues import gather, symmetry
 from firstfault.correlate.clues.base import Finding
 from firstfault.correlate.clues.progress_after import went_on
 from firstfault.correlate.clues.silence import silent_ranks
+from firstfault.correlate.decision import Decision
 from firstfault.correlate.independence import unrelated
 from firstfault.correlate.missing import missing_facts
+from firstfault.correlate.signs import decisions as signs_of
 from firstfault.correlate.suspects import Suspect, label, labels
+from firstfault.correlate.vitals.watch import Signs
 from firstfault.correlate.weights import weight
 from firstfault.correlate.window import Window
-from firstfault.model import FAULT_ROLES, Candidate, Clue, Collateral, Event, Fact, Line, Scope, Verdict
+from firstfault.model import FAULT_ROLES, Candidate, Clue, Collateral, Event, Fact, Scope, Verdict
 
 NAME_ABOVE = 0.6  # share of the probability from which a name is given
 DECISIVE_FROM = 3.0  # a clue of the initiator's own at least this strong settles an incident at once
@@ -28,21 +31,6 @@ _HARD = frozenset({"behind", "own-cause", "exit", "silence", "outside", "node"})
 _COMPLAINTS = ("collective-timeout", "collective-wait", "peer-lost", "barrier-missing", "desync")
 _MOST_CANDIDATES = 8
 _MOST_CLUES = 24
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """A verdict with what an incident needs besides."""
-
-    verdict: Verdict
-    fingerprint: str
-    severity: str
-    also: tuple[str, ...]
-    collateral: tuple[Collateral, ...]
-    silent: tuple[int, ...]
-    evidence: tuple[Line, ...]
-    opened_at: float | None
-    decisive: bool  # an initiating symptom of the initiator's own, with high confidence
 
 
 @dataclass(slots=True)
@@ -63,11 +51,14 @@ def decide(window: Window) -> Decision | None:
     return next(iter(decide_all(window)), None)
 
 
-def decide_all(window: Window) -> tuple[Decision, ...]:
-    """Return a decision for each failure of one attempt: the one that ended it, then any that have nothing to do with it."""
+def decide_all(window: Window, signs: Signs | None = None) -> tuple[Decision, ...]:
+    """Return a decision for each failure of one attempt: the one that ended it, then any that have nothing to do with it.
+
+    Where nothing failed, what ordinary lines show counts: `signs` of a job that is watched while it runs, else those that its logs show.
+    """
     findings = gather(window)
     if not failed(window, findings):
-        return ()
+        return signs_of(window, signs)
     scales = weigh(window, findings)
     verdict, fingerprint = _judge(window, findings, scales)
     first = _decision(window, findings, scales, verdict, fingerprint)

@@ -79,6 +79,9 @@ WEIGHTS = MappingProxyType(
         # numbers
         "first-nan": Weight(3.8, "its own loss is NaN at a step where the others' is finite; reduction spreads it one step later"),
         "loss-jumped": Weight(2.4, "one rank's own loss jumps while the others' keep to their spread"),
+        # signs without any error
+        "stopped-first": Weight(2.6, "it stopped before all others did, and no step followed: what it hangs in, the others wait for"),
+        "straggling": Weight(3.0, "its own times lie apart from its peers' for long, and everybody waits for the slowest"),
         # nobody
         "nobody": Weight(1.0, "the prior of a cause that these logs do not show"),
     }

@@ -11,6 +11,7 @@ from firstfault.detect.folding import speaker_of
 from firstfault.detect.history import tag_of
 from firstfault.model import NO_TIME, JobKey, Progress, Stamp, Stream, Who
 from firstfault.text.lines import ReadLine
+from firstfault.text.phases import phase_of
 from firstfault.text.steps import BARS, BLOCKS, EVALUATIONS, read_member, read_step
 
 STEPS = 64  # of each speaker, newest first: enough to tell a jump of the loss from its usual spread
@@ -18,6 +19,7 @@ MOST_SPEAKERS = 4096
 _ALONE = STEPS  # lines in a row of one speaker, after which nobody else is expected in the stream
 _ENOUGH = 16  # steps of each speaker, or lines without any, where several share a stream
 WATCHED = ("grad_norm", "loss_scale", "step_time", "data_time", "forward_time", "tokens_per_second", "memory")  # besides the loss
+_PHASE_LINES = 12  # lines after the last step that are asked for what they speak of
 _STEPLESS = 64  # lines of one speaker without a step, after which no more of its older lines are asked for one
 
 
@@ -34,6 +36,7 @@ class _Seen:
     values: Mapping[str, float] = field(default_factory=dict)
     members: dict[str, float] = field(default_factory=dict)  # numbers of a block whose step stands on an older line
     evaluated: float | None = None
+    phase: str = ""
 
 
 def summarise(lines: Iterable[ReadLine], stream: Stream, job: JobKey, offset: int, told: set[str] | None = None) -> list[Progress]:
@@ -78,6 +81,8 @@ def _add(seen: dict[Any, _Seen], line: ReadLine, job: JobKey) -> _Seen | None:
 def _add_step(one: _Seen, line: ReadLine) -> None:
     one.asked += 1
     found = read_step(line.message)
+    if not one.steps and not one.phase and one.lines <= _PHASE_LINES and (found is None or found.step is None):
+        one.phase = "evaluation" if found is not None and found.format in EVALUATIONS else phase_of(line.message)
     if found is None:
         one.members = {**(read_member(line.message) or {}), **one.members}
         return
@@ -120,4 +125,5 @@ def _progress(speaker: Any, one: _Seen, stream: Stream, offset: int) -> Progress
         offset=offset,
         series=_series(oldest_first),
         evaluated=one.evaluated,
+        phase=one.phase,
     )

@@ -38,6 +38,7 @@ _CLUES = 6
 _OTHERS = 4
 _CANDIDATES = 8
 _BAR = 20
+_CONTEXT, _VALUE = 16, 40  # facts about an attempt, and characters of each
 _PARAGRAPH = 100  # columns of the console sink's paragraphs, which go to logs as often as to eyes
 
 
@@ -121,6 +122,8 @@ class _Page:
             self.line(f"FAILED FIRST: {who_failed(verdict)} ({percent(verdict.confidence)} sure)", "bold red")
         self.line(f"{advice.title} [{incident.fingerprint}] {advice.category}, {advice.severity}", "bold")
         self.line(about(attempt, incident), "dim")
+        if attempt.context:
+            self.line(f"Made of: {made_of(attempt)}", "dim", 0, 9)
         if verdict.summary:
             self.line()
             self.line(verdict.summary)
@@ -232,6 +235,13 @@ def about(attempt: Attempt, incident: Incident) -> str:
     tried = "" if key.attempt is None else f"attempt {key.attempt}"
     parts = (f"job {name}", key.run, tried, size_of(attempt), iso(incident.opened_at) or "no clock known")
     return " · ".join(part for part in parts if part)
+
+
+def made_of(attempt: Attempt) -> str:
+    """Say which versions, layout and settings an attempt had, as far as its logs tell."""
+    named = [f"{shown(name)} {clip(shown(value), _VALUE)}".strip() for name, value in sorted(attempt.context.items())]
+    left = [f"{len(named) - _CONTEXT} more with --format json"] if len(named) > _CONTEXT else []
+    return ", ".join([*named[:_CONTEXT], *left])
 
 
 def paragraph(change: Change, rules: RuleSet, width: int = _PARAGRAPH) -> str:

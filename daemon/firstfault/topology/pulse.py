@@ -34,9 +34,9 @@ class Listening(Correlator):
         self._note_sizes(found.observations)
         super().told(found, now, seen)
 
-    def last_words(self, summaries: Iterable[Progress]) -> None:
+    def last_words(self, summaries: Iterable[Progress], now: float | None = None) -> None:
         told = list(summaries)
-        super().last_words(told)
+        super().last_words(told, now)
         self._spoke.update(dict.fromkeys((one.job.namespace, one.job.job) for one in told))
 
     def restore(self, saved: Mapping[str, Any]) -> None:

@@ -101,6 +101,14 @@ def _megatron_layout(_groups: Groups, line: ReadLine) -> Iterable[Reading]:
             yield Reading("layout", values={"name": name.replace("-model", "").replace("-", "_"), "value": value})
 
 
+def _library(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
+    yield Reading("version", values=given(name=groups["name"], value=groups["value"]))
+
+
+def _argument(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
+    yield Reading("layout", values=given(name=(groups["name"] or "").replace("_model", "").removesuffix("_size"), value=groups["value"]))
+
+
 def _mesh(groups: Groups, _line: ReadLine) -> Iterable[Reading]:
     for dimension in (groups["mesh"] or "").split(","):
         name, _, size = dimension.strip().partition("=")
@@ -199,6 +207,19 @@ CONTEXT = (
         _FIRST,
     ),
     Signal("deepspeed-version", r"DeepSpeed info: version=(?P<value>[\w.+]+)", _version("deepspeed"), _FIRST),
+    Signal(
+        "library-version",
+        r"\b(?P<name>transformers|accelerate|lightning|megatron-core|vllm|datasets|flash-attn|peft|trl)`?[ _]version['\"`]?(?:: |=)['\"]?"
+        r"(?P<value>\d+\.\d+[\w.+]*)",
+        _library,
+        _FIRST,
+    ),
+    Signal(
+        "library-pinned",
+        r"\b(?P<name>transformers|accelerate|lightning|megatron-core|datasets|flash-attn)==v?(?P<value>\d+\.\d+[\w.+]*)",
+        _library,
+        _FIRST,
+    ),
     Signal("driver-version", r"NVIDIA UNIX [\w ]*?Kernel Module[\w ]*? +(?P<value>\d+\.\d+[.\d]*)", _version("driver"), _FIRST),
     Signal("jax-version", r"(?i)\bjax(?:lib)? version:? (?P<value>\d+\.\d+[\w.+]*)", _version("jax"), _FIRST),
     Signal(
@@ -211,6 +232,14 @@ CONTEXT = (
     Signal("layout-megatron", r"using world size: \d+, data-parallel[ -]size: ", _megatron_layout, _FIRST),
     Signal("layout-megatron-tp", r"initialized tensor model parallel with size (?P<value>\d+)", _layout("tensor_parallel"), _FIRST),
     Signal("layout-megatron-pp", r"initialized pipeline model parallel with size (?P<value>\d+)", _layout("pipeline_parallel"), _FIRST),
+    Signal(
+        "layout-arguments",
+        r"\b(?P<name>tensor_model_parallel_size|pipeline_model_parallel_size|context_parallel_size|expert_model_parallel_size)"
+        r" \.{3,120} (?P<value>\d+)",
+        _argument,
+        _FIRST,
+    ),
+    Signal("layout-half", r"\b(?P<value>bf16|fp16|fp8)(?:=True\b| \.{3,120} True\b)", _layout("precision"), _FIRST),
     Signal("layout-mesh", r"DeviceMesh\(\((?P<mesh>[^)]*)\)", _mesh, _FIRST),
     Signal("layout-pipeline", r"torch/distributed/pipelining/", _layout("pipeline_parallel", "on"), _FIRST),
     Signal("layout-distributed", r"Distributed environment: (?P<value>[\w]+)  ?Backend:", _layout("distributed"), _FIRST),

@@ -1,0 +1,157 @@
+"""Learn how fast a job makes steps and how long it pauses between them, and say how long to wait before it counts as stalled."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from firstfault.correlate.clocks import median
+
+SHORTEST_SECS = 30.0  # a stall is never told sooner
+USUAL_STEPS = 6.0  # usual steps that pass without one
+FEWEST = 8  # step lines whose spacing must be known
+FEWEST_LOOKS = 3  # looks at which the job had moved on while it was watched
+_EARLY_STEPS, _EARLY_LINES = 100, 20  # during which compilers and caches still work
+_EARLY_SECS = 600.0
+_FIRST_SECS = {"checkpoint": 1800.0, "evaluation": 3600.0, "compile": 1800.0, "data": 1800.0}  # while a phase's usual length is unknown
+_UNTOLD_FIRST_SECS = 1500.0  # at a step at which jobs like to save or evaluate
+_LEVELS = (20_000, 10_000, 5000, 2500, 2000, 1000, 500, 250, 200, 100, 50)  # such steps, the rarest first
+_PASSED = 3  # times that such a step passed without a pause, after which one there is a stall
+_TIMES = 2.0  # the longest known pause
+_PAUSE_STEPS, _PAUSE_SECS = 3.0, 5.0  # steps, and seconds, by which a gap between two lines is longer than usual if it is a pause
+_RHYTHM_STEPS, _RHYTHM_SECS = 5.0, 15.0  # the same for a pause that may come back; shorter ones are slow steps
+_MOST = 16
+_REMEMBERED = 128
+
+
+@dataclass(slots=True)
+class Pace:
+    """What is known of one job's rhythm. Seconds are those of one clock, whichever; only differences count."""
+
+    gaps: deque[float] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))  # seconds between step lines, without pauses
+    spacings: deque[float] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))  # steps between them
+    pauses: dict[str, deque[float]] = field(default_factory=lambda: defaultdict(lambda: deque(maxlen=_MOST)))  # by phase; "": untold
+    passed: dict[int, int] = field(default_factory=dict)  # level of round steps -> how many had no pause
+    places: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST))  # steps after which untold pauses came
+    lines: int = 0
+    made: float = 0.0  # steps that were seen
+
+    @property
+    def known(self) -> bool:
+        return len(self.gaps) >= FEWEST
+
+    @property
+    def line_secs(self) -> float:
+        """Return the usual seconds between two step lines."""
+        return median(list(self.gaps))
+
+    @property
+    def spacing(self) -> float:
+        """Return the usual number of steps between two lines; 1 where steps are not counted up."""
+        return max(1.0, median(list(self.spacings))) if self.spacings else 1.0
+
+    @property
+    def step_secs(self) -> float:
+        return self.line_secs / self.spacing
+
+    def moved(self, step: float, before: float, secs: float, phase: str) -> None:
+        """Learn from two step lines in a row: so many seconds apart, with lines that told of a phase between them."""
+        self.lines += 1
+        missed = self.known and step - before > 1.5 * self.spacing  # lines between them were not looked at
+        if missed:
+            secs *= self.spacing / (step - before)
+        if step > before:
+            self.spacings.append(step - before)
+            self.made += step - before
+        if secs < 0:
+            return
+        if missed:
+            self.gaps.append(min(secs, 2 * self.line_secs))
+            return
+        longer = secs - self.line_secs if self.known else 0.0
+        pause = self.known and longer > max(_PAUSE_STEPS * self.step_secs, _PAUSE_SECS)
+        if pause:
+            self.pauses[phase].append(secs)
+        else:
+            self.gaps.append(secs)
+        level = self.level(before)
+        if level and not phase:
+            self.passed[level] = 0 if pause else self.passed.get(level, 0) + 1
+        if pause and not phase and longer > max(_RHYTHM_STEPS * self.step_secs, _RHYTHM_SECS):
+            self.places.append(before)
+
+    def level(self, step: float) -> int:
+        """Return how round a step is: the largest number at whose multiples jobs save or evaluate, apart for each number of digits.
+
+        0 for any other step.
+        """
+        fewest = 5 * self.spacing if self.spacing > 1 else 0
+        until = step + self.spacing  # a pause after a step that has no line comes before the next line, too
+        for level in _LEVELS:
+            if level >= fewest and until // level > (step - 1) // level:
+                return level * 100 + len(f"{step:.0f}")
+        return 0
+
+    def comes_back(self, step: float) -> bool:
+        """Tell whether untold pauses of before lie as far apart as this step lies from the last of one of their rhythms."""
+        for index, place in enumerate(self.places):
+            rhythms = {place, *(place - other for other in list(self.places)[:index])}
+            if any(rhythm > 0 and step > place and _near((step - place) % rhythm, rhythm, self.spacing) for rhythm in rhythms):
+                return True
+        return False
+
+    def limit(self, step: float, phase: str) -> float:
+        """Return the seconds after a step line without another one from which the job counts as stalled."""
+        usual = self.line_secs
+        spread = 1.4826 * median([abs(gap - usual) for gap in self.gaps])
+        steps = USUAL_STEPS * self.step_secs * (1 + 3 * spread / usual) if usual else 0.0  # one slow step of an unsteady job is no stall
+        wait = max(SHORTEST_SECS, steps) + (usual if self.spacing > 1 else 0.0)
+        wait = max(wait, usual + 10 * spread, 1.5 * max(self.gaps))
+        if self.lines < _EARLY_LINES or min(self.made, step) < _EARLY_STEPS:
+            wait = max(wait, _EARLY_SECS)
+        return max(wait, self._pause(step, phase))
+
+    def _pause(self, step: float, phase: str) -> float:
+        """Return how long a pause may take that was told, and one that nobody tells of after it."""
+        return (self._told(phase) if phase else 0.0) + self._untold(step)
+
+    def _told(self, phase: str) -> float:
+        known = self.pauses.get(phase) or ()
+        return _TIMES * max(known) + 10.0 if len(known) > 1 else _FIRST_SECS.get(phase, _UNTOLD_FIRST_SECS)
+
+    def _untold(self, step: float) -> float:
+        known = self.pauses.get("") or ()
+        if known and self.comes_back(step):
+            return _TIMES * max(known) + 10.0
+        level = self.level(step)
+        if not level or self.passed.get(level, 0) >= _PASSED:
+            return 0.0
+        return max(_UNTOLD_FIRST_SECS, _TIMES * max(known, default=0.0))
+
+    def state(self) -> list[Any]:
+        """Return everything as plain values."""
+        return [
+            list(self.gaps),
+            list(self.spacings),
+            [[k, list(v)] for k, v in self.pauses.items()],
+            list(self.passed.items()),
+            list(self.places),
+            self.lines,
+            self.made,
+        ]
+
+    def load(self, state: Sequence[Any]) -> None:
+        """Take up `state`."""
+        gaps, spacings, pauses, passed, places, self.lines, self.made = state
+        self.places.extend(places)
+        self.gaps.extend(gaps)
+        self.spacings.extend(spacings)
+        for name, lengths in pauses:
+            self.pauses[name].extend(lengths)
+        self.passed.update({int(level): count for level, count in passed})
+
+
+def _near(rest: float, rhythm: float, tolerance: float) -> bool:
+    return rest <= tolerance / 2 or rhythm - rest <= tolerance

@@ -1,0 +1,70 @@
+"""A job's own rhythm decides how long it may be quiet: pauses that it has shown, or is likely to make, are no stalls."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from firstfault.correlate.vitals.pace import Pace
+
+
+def paced(steps: int, secs: float = 2.0, every: int = 1, pauses: dict[int, tuple[float, str]] | None = None) -> Pace:
+    """Return the pace of a job that printed each so many steps; after some it paused, and said why or did not."""
+    pace, pauses = Pace(), pauses or {}
+    for step in range(every, steps, every):
+        longer, phase = pauses.get(step, (0.0, ""))
+        pace.moved(step + every, step, secs * every + longer, phase)
+    return pace
+
+
+@pytest.mark.parametrize(("secs", "every", "least", "most"), [(0.3, 1, 30, 30), (2.0, 1, 30, 30), (12.0, 1, 72, 72), (2.0, 10, 50, 50)])
+def test_six_usual_steps_or_half_a_minute(secs, every, least, most):
+    """An ordinary step that is followed by none counts after six steps, at least 30 s; lines of several steps get one line more."""
+    limit = paced(1000, secs, every).limit(887 if every == 1 else 870, "")
+    assert least <= limit <= most + 0.1
+
+
+def test_early_steps_are_given_time():
+    """During the first hundred lines compilers still work."""
+    assert paced(60).limit(57, "") >= 600
+
+
+def test_a_phase_is_given_its_usual_length():
+    """The first checkpoint may take long; a later one about as long as the longest before."""
+    assert paced(300).limit(287, "checkpoint") >= 1800
+    known = paced(1000, pauses=dict.fromkeys((187, 387, 587), (40.0, "checkpoint")))
+    assert known.limit(787, "checkpoint") == pytest.approx(2 * 42 + 10)
+    assert known.limit(788, "") == 30
+
+
+def test_a_silent_pause_that_comes_back_is_known():
+    """An evaluation of which no line tells is known by its rhythm."""
+    known = paced(2000, pauses=dict.fromkeys((337, 674, 1011), (300.0, "")))
+    assert known.limit(1348, "") == pytest.approx(2 * 302 + 10)
+    assert known.limit(1361, "") == 30
+
+
+def test_a_round_step_is_given_time_until_it_proved_ordinary():
+    """At step 1000 nobody can know whether the first evaluation has begun; when such steps passed three times, one can."""
+    fresh = paced(480)
+    assert fresh.limit(500, "") >= 900
+    assert paced(480).limit(450, "") == 30  # multiples of 50 have passed often enough
+
+
+def test_lines_that_were_not_looked_at_are_no_pause():
+    """A glance shows the last lines only: a jump over a hundred steps teaches the usual time, not a pause."""
+    pace = paced(300)
+    pace.moved(400, 300, 200.0, "")
+    assert not pace.pauses
+    assert pace.line_secs == 2.0
+
+
+def test_what_was_learnt_survives_a_restart():
+    """The state is plain JSON and says the same afterwards."""
+    known = paced(2000, pauses={337: (300.0, ""), 674: (300.0, ""), 500: (40.0, "checkpoint")})
+    again = Pace()
+    again.load(json.loads(json.dumps(known.state())))
+    for step in (1011, 1000, 1003):
+        for phase in ("", "checkpoint"):
+            assert again.limit(step, phase) == known.limit(step, phase)
