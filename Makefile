@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 UV := uv>=0.8,<1
 
-.PHONY: help setup run test test-alerts chaos lint format bench accuracy services kafka docs check clean
+.PHONY: help setup run test test-alerts chaos lint format bench accuracy services kafka docs image test-kubernetes check clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -56,6 +56,13 @@ bench: setup  ## speed and memory, as ratios within one run
 
 accuracy: setup  ## how often the right rank is named, over the open benchmark; rewrites docs/accuracy.md
 	@$(BIN)/python -m bench.accuracy
+
+test-kubernetes: setup services  ## the chart against a real API server (built once, a quarter of an hour), and a job on two emulated nodes
+	@$(BIN)/python scripts/cluster.py install
+	@FIRSTFAULT_KUBERNETES=1 $(BIN)/python -m pytest -p no:randomly tests/cluster tests/deploy/test_chart.py
+
+image: setup  ## build the container image, try it on a read-only root, and list what is in it
+	@$(BIN)/python scripts/image.py
 
 docs: setup  ## regenerate what is generated
 	@$(BIN)/firstfault rules schema > rules/schema.json

@@ -53,6 +53,19 @@ class Rules(Part):
     inline: Texts = Field({}, description="Entries given here: file name to text.")
 
 
+class Transport(Part):
+    """How what agents and sidecars find reaches the correlator."""
+
+    kind: Literal["http", "config"] = Field(
+        "http", description="`http`: posted to the correlator. `config`: what the `transport` in the configurations says, such as Kafka."
+    )
+    existingSecret: str = Field(
+        "",
+        description="Secret whose key `token` agents and sidecars show to the correlator; empty: one is made and kept. Where Helm does not "
+        "talk to the cluster (helm template, Argo CD) it would be made anew each time: name one there.",
+    )
+
+
 class Alertmanager(Part):
     """Where pages go. Every replica by itself; a headless Service is every one of its pods."""
 
@@ -121,7 +134,7 @@ class Correlator(Pod):
     kind: Literal["StatefulSet", "Deployment"] = Field(
         "StatefulSet", description="`Deployment` where state lives in Kafka, or on a claim that exists already."
     )
-    replicas: int = Field(1, ge=0, description="How many. More than one only behind Kafka: all observations of a job must reach one.")
+    replicas: int = Field(1, ge=0, description="How many. Each job is judged by one of them.")
     config: DaemonConfig = Field(DaemonConfig(), description="Settings of the daemon, over those of `config`.")
     resources: Object = Field(
         {"requests": {"cpu": "100m", "memory": "512Mi"}, "limits": {"memory": "2Gi"}}, description="Requests and limits."
@@ -145,6 +158,7 @@ class Agent(Pod):
         description="Whether kernel messages (Xid, out-of-memory kills, links) are read from /dev/kmsg. Kubernetes gives that device to "
         "privileged containers only; with `false` the agent runs without privileges and node evidence is missing.",
     )
+    correlatorUrls: list[str] = Field([], description="URLs of correlators elsewhere; empty: this release's.")
     watchPods: bool = Field(True, description="Whether pods of the node are watched for labels and ends (read-only, cluster role).")
     docker: bool = Field(False, description="Whether the runtime is Docker, whose logs are links into /var/lib/docker/containers.")
     stateHostPath: str = Field(
@@ -163,9 +177,12 @@ class Sidecar(Part):
     logs: str = Field("/var/log/train", pattern="^/.+", description="Where both containers mount the shared folder of logs.")
     logsSizeLimit: Quantity = Field("20Gi", description="Most that logs may take; beyond it the kubelet evicts the pod.")
     processesPerNode: int = Field(0, ge=0, description="Processes in each pod, where the launcher's variables do not tell; 0: not said.")
-    correlatorUrl: str = Field(
-        "",
-        description="URL of the correlator; empty: this release's, or none where it has none (then jobs of one pod page by themselves).",
+    correlatorUrls: list[str] = Field(
+        [],
+        description="URLs of correlators elsewhere; empty: this release's. Where there is none either, jobs of one pod page by themselves.",
+    )
+    tokenSecret: str = Field(
+        "", description="Secret in the training pod's namespace whose key `token` the correlator takes; empty: the name of this release's."
     )
     config: DaemonConfig = Field(DaemonConfig(), description="Settings of the daemon, over those of `config`.")
     resources: Object = Field(
@@ -240,6 +257,7 @@ class Values(Part):
         description="Secrets to mount: `NAME: secret` puts its keys at `/etc/firstfault/secrets/NAME/`, for `password_file` and the like.",
     )
     rules: Rules = Rules()
+    transport: Transport = Transport()
     alertmanager: Alertmanager = Alertmanager()
     correlator: Correlator = Correlator()
     agent: Agent = Agent()

@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def load_script(name: str) -> ModuleType:
+    """Import one of the project's scripts, which are no package."""
     spec = importlib.util.spec_from_file_location(f"scripts_{name}", ROOT / "scripts" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None

@@ -49,8 +49,43 @@ alertmanager:
 {{ toYaml (mergeOverwrite (index . 1) (deepCopy $root.Values.config) (deepCopy (index $root.Values (index . 2)).config)) }}
 {{- end }}
 
+{{/* Where matchers post to, as a list: (list $ urls). Replicas are named one by one, since each job belongs to one of them. */}}
+{{- define "firstfault.correlators" -}}
+{{- $root := index . 0 -}}
+{{- $urls := index . 1 -}}
+{{- with $root.Values.correlator -}}
+{{- if and .enabled (not $urls) -}}
+{{- $name := printf "%s-correlator" (include "firstfault.fullname" $root) -}}
+{{- if and (eq .kind "StatefulSet") (gt (int .replicas) 1) -}}
+{{- range $i := until (int .replicas) }}{{ $urls = append $urls (printf "%s://%s-%d.%s-pods.%s.svc:9465" (lower $root.Values.probes.scheme) $name $i $name $root.Release.Namespace) }}{{ end -}}
+{{- else -}}
+{{- $urls = list (printf "%s://%s.%s.svc:%d" (lower $root.Values.probes.scheme) $name $root.Release.Namespace (int .service.port)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{ toYaml $urls }}
+{{- end }}
+
+{{- define "firstfault.transport" -}}
+{{- $targets := list -}}
+{{- range include "firstfault.correlators" . | fromYamlArray }}{{ $targets = append $targets (dict "url" . "bearer_token_file" "/etc/firstfault/secrets/events/token") }}{{ end -}}
+{{- if and $targets (eq (index . 0).Values.transport.kind "http") }}
+transport:
+  http:
+    targets: {{ toJson $targets }}
+{{- end }}
+{{- end }}
+
+{{/* Name of the Secret with the token between them. */}}
+{{- define "firstfault.tokenSecret" -}}
+{{- .Values.transport.existingSecret | default (printf "%s-events" (include "firstfault.fullname" .)) }}
+{{- end }}
+
 {{- define "firstfault.config.correlator" -}}
-{{- $base := mergeOverwrite (include "firstfault.commonConfig" . | fromYaml) (include "firstfault.pages" . | fromYaml) -}}
+{{- $base := mergeOverwrite (include "firstfault.commonConfig" . | fromYaml) (include "firstfault.pages" . | fromYaml) (dict "role" "correlator") -}}
+{{- if eq .Values.transport.kind "http" }}
+{{- $_ := set $base "events" (dict "bearer_token_file" "/etc/firstfault/secrets/events/token") }}
+{{- end }}
 {{- with .Values.correlator.ingress }}
 {{- if and .enabled .host }}
 {{- $_ := set $base.web "external_url" (printf "%s://%s" (ternary "https" "http" (ne .tlsSecret "")) .host) }}
@@ -60,11 +95,21 @@ alertmanager:
 {{- end }}
 
 {{- define "firstfault.config.agent" -}}
-{{- $base := include "firstfault.commonConfig" . | fromYaml -}}
+{{- $way := include "firstfault.transport" (list . .Values.agent.correlatorUrls) | fromYaml -}}
+{{- $base := mergeOverwrite (include "firstfault.commonConfig" . | fromYaml) $way (dict "role" "matcher") -}}
+{{- if and (eq .Values.transport.kind "http") (not $way) }}
+{{- $base = mergeOverwrite $base (include "firstfault.pages" . | fromYaml) }}
+{{- end }}
+{{- if .Values.agent.watchPods }}
+{{- $_ := set $base "identity" (dict "kubernetes" (dict "watch" "node")) }}
+{{- end }}
 {{- $include := list -}}
 {{- range (.Values.agent.namespaces | default (list "*")) }}{{ $include = append $include (printf "/var/log/pods/%s_*/*/*.log*" .) }}{{ end -}}
 {{- $own := printf "/var/log/pods/%s_%s-*/**" .Release.Namespace (include "firstfault.fullname" .) -}}
 {{- $_ := set $base "sources" (dict "files" (list (dict "name" "pods" "include" $include "exclude" (list $own)))) -}}
+{{- if .Values.agent.kernel }}
+{{- $_ := set $base.sources "kernel" (dict "device" "/dev/kmsg" "proc_root" "/host/proc") }}
+{{- end }}
 {{ include "firstfault.merged" (list . $base "agent") }}
 {{- end }}
 

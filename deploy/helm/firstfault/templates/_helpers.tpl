@@ -143,6 +143,7 @@ readinessProbe:
 {{- define "firstfault.secrets" -}}
 {{- $all := deepCopy .Values.existingSecrets -}}
 {{- with .Values.alertmanager.existingSecret }}{{ $_ := set $all "alertmanager" . }}{{ end -}}
+{{- if eq .Values.transport.kind "http" }}{{ $_ := set $all "events" (include "firstfault.tokenSecret" .) }}{{ end -}}
 {{ toYaml $all }}
 {{- end }}
 

@@ -30,7 +30,12 @@ All three take `(dict "root" . "logs" FOLDER "include" (list GLOB ...))` too, fo
 {{- end -}}
 {{- $logs := $call.logs | default $values.sidecar.logs -}}
 {{- $include := $call.include | default (list (printf "%s/**/*" $logs)) -}}
-{{ toYaml (dict "values" $values "version" $chart.AppVersion "logs" $logs "include" $include) }}
+{{- /* A root for the helpers of this chart, whose values are then its own. */}}
+{{- $own := dict "Values" $values "Chart" (dict "Name" "firstfault" "AppVersion" $chart.AppVersion) "Release" .Release -}}
+{{- $way := include "firstfault.transport" (list $own $values.sidecar.correlatorUrls) | fromYaml -}}
+{{- $secrets := deepCopy $values.existingSecrets -}}
+{{- if $way }}{{ $_ := set $secrets "events" ($values.sidecar.tokenSecret | default (include "firstfault.tokenSecret" $own)) }}{{ end -}}
+{{ toYaml (dict "values" $values "way" $way "secrets" $secrets "version" $chart.AppVersion "logs" $logs "include" $include) }}
 {{- end -}}
 {{- end }}
 
@@ -61,6 +66,10 @@ All three take `(dict "root" . "logs" FOLDER "include" (list GLOB ...))` too, fo
       valueFrom:
         fieldRef:
           fieldPath: spec.nodeName
+    - name: POD_IP
+      valueFrom:
+        fieldRef:
+          fieldPath: status.podIP
     {{- range $name, $value := include "firstfault.sidecar.settings" $scope | fromYaml }}
     - name: {{ $name }}
       value: {{ $value | quote }}
@@ -95,7 +104,7 @@ All three take `(dict "root" . "logs" FOLDER "include" (list GLOB ...))` too, fo
     - name: firstfault-state
       mountPath: /var/cache/firstfault
       subPath: cache
-    {{- range $name, $_ := $values.existingSecrets }}
+    {{- range $name, $_ := $scope.secrets }}
     - name: firstfault-secret-{{ $name }}
       mountPath: /etc/firstfault/secrets/{{ $name }}
       readOnly: true
@@ -135,7 +144,7 @@ All three take `(dict "root" . "logs" FOLDER "include" (list GLOB ...))` too, fo
       - path: uid
         fieldRef:
           fieldPath: metadata.uid
-{{- range $name, $secret := $scope.values.existingSecrets }}
+{{- range $name, $secret := $scope.secrets }}
 - name: firstfault-secret-{{ $name }}
   secret:
     secretName: {{ $secret }}
@@ -155,11 +164,17 @@ All three take `(dict "root" . "logs" FOLDER "include" (list GLOB ...))` too, fo
   "store" (dict "path" "/var/lib/firstfault")
   "alerts" (dict "whole_jobs_only" true)
 -}}
-{{- $config = mergeOverwrite $config (deepCopy .values.config) (deepCopy $side.config) -}}
+{{- $who := dict "environment" true "downward_api" "/etc/podinfo" -}}
+{{- with $side.processesPerNode }}{{ $_ := set $who "processes_per_node" (int .) }}{{ end -}}
+{{- $config = mergeOverwrite $config .way (dict "role" "matcher" "identity" $who) (deepCopy .values.config) (deepCopy $side.config) -}}
 {{- $env := dict -}}
 {{- range $section, $settings := $config -}}
+{{- if kindIs "map" $settings -}}
 {{- range $key, $value := $settings -}}
 {{- $_ := set $env (printf "FIRSTFAULT_%s__%s" (upper $section) (upper $key)) (kindIs "string" $value | ternary $value (toJson $value)) -}}
+{{- end -}}
+{{- else -}}
+{{- $_ := set $env (printf "FIRSTFAULT_%s" (upper $section)) (toString $settings) -}}
 {{- end -}}
 {{- end -}}
 {{ toYaml $env }}

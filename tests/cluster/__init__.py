@@ -1,0 +1,1 @@
+"""The chart before a real API server."""
