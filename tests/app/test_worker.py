@@ -52,6 +52,9 @@ class Script:
         events, self.events = self.events, []
         return events
 
+    def let_go(self, now: float) -> dict[tuple[str, str], Any]:
+        return {}
+
     def troubles(self) -> Mapping[tuple[str, str], str]:
         return self.trouble
 

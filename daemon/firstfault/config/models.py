@@ -225,6 +225,14 @@ class Incidents(Section):
         description="A fatal incident that nobody acknowledged and no later attempt recovered closes after this long.",
     )
 
+    forget_jobs_secs: float = Field(
+        3_600,
+        ge=60,
+        le=2_592_000,
+        description="A job of which nothing was heard for this long, and no incident stands, leaves memory; it comes back from the store "
+        "when it speaks again.",
+    )
+
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if self.settle_max_secs < self.settle_quiet_secs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -52,6 +52,8 @@ class _Run:
     partial: dict[str, int] = field(default_factory=dict)  # ids of what was said of unfinished lines, with how far the stream was read
     dirty: bool = False  # evidence of failure is new
     stirred: bool = False  # something else is
+    spoke: bool = True  # something was heard of it since time last passed
+    heard_at: float | None = None  # wall clock at which something was last heard of it
     judged_at: float = -math.inf
     evidence_at: float | None = None  # wall clock of the last evidence of failure
     seen_at: float | None = None  # when a matcher saw that evidence; earlier where it took long to get here
@@ -78,6 +80,7 @@ class Correlator:
         self._runs: dict[tuple[str, str], _Run] = {}
         self._spoken: dict[str, set[tuple[tuple[str, str], tuple]]] = defaultdict(set)  # stream -> where its last words are kept
         self.troubles: dict[tuple[str, str], str] = {}  # jobs whose verdict could not be reached, and why
+        self.recall: Callable[[str, str], Mapping[str, Any] | None] = _unknown  # what `let_go` gave of a job that speaks again
 
     def observe(self, observations: Iterable[Observation], now: float | None = None) -> list[Change]:
         """Take new observations; repeated ones change nothing."""
@@ -89,6 +92,7 @@ class Correlator:
         return []
 
     def _learn(self, run: _Run, one: Observation, now: float | None, seen: float | None) -> None:
+        run.spoke = True
         if isinstance(one, Fact) and now is not None:
             run.watch.note(one)
         if self._remember(run, one) and is_evidence(one):
@@ -126,6 +130,7 @@ class Correlator:
             known = run.latest.get(place := speaker(one))
             if known != one and not _older(one, known) and (one.final or one.stream not in run.over):
                 run.latest[place] = one
+                run.spoke = True
                 run.stirred = run.stirred or bool(run.incidents)
                 self._spoken[one.stream].add(((one.job.namespace, one.job.job), place))
                 if now is not None and not one.final:
@@ -134,7 +139,9 @@ class Correlator:
     def words_ended(self, stream: str) -> None:
         """Forget what a stream's speakers were seen doing on the way: it was read to its end, and is summed up once more as a whole."""
         for name, place in self._spoken.pop(stream, ()):
-            run = self._runs[name]
+            run = self._runs.get(name)
+            if run is None:
+                continue
             run.watch.ended((stream,))
             if run.latest.pop(place, None) is not None:
                 run.stirred = run.stirred or bool(run.incidents)
@@ -160,6 +167,8 @@ class Correlator:
         """
         changes: list[Change] = []
         for name, run in self._runs.items():
+            if run.spoke or run.heard_at is None:
+                run.spoke, run.heard_at = False, now
             try:
                 if run.watch.check(now) or self._worth_judging(run, now):
                     with uncollected():
@@ -204,6 +213,9 @@ class Correlator:
         name = (key.namespace, key.job)
         if name not in self._runs:
             self._runs[name] = _Run(replace(key, run="", attempt=None))
+            saved = self.recall(*name)
+            if saved is not None:
+                self._take_back(saved)
         return self._runs[name]
 
     def _remember(self, run: _Run, one: Observation) -> bool:
@@ -391,14 +403,39 @@ class Correlator:
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Take a snapshot back."""
+        for one in saved.get("runs", ()):
+            self._take_back(one)
+
+    def let_go(self, now: float, silent_secs: float) -> dict[tuple[str, str], dict[str, Any]]:
+        """Forget jobs of which nothing was heard for so long and no incident stands; return what `recall` must give of them."""
+        from firstfault.correlate.state import dump_run
+
+        gone = [name for name, run in self._runs.items() if _rests(run, now, silent_secs)]
+        saved = {name: dump_run(self._runs.pop(name)) for name in gone}
+        if gone:
+            self.troubles = {name: why for name, why in self.troubles.items() if name in self._runs}
+            left = {stream: {one for one in places if one[0] in self._runs} for stream, places in self._spoken.items()}
+            self._spoken = defaultdict(set, {stream: places for stream, places in left.items() if places})
+        return saved
+
+    def _take_back(self, saved: Mapping[str, Any]) -> None:
         from firstfault.correlate.state import load_run
 
-        for one in saved.get("runs", ()):
-            run = load_run(one, _Run)
-            name = (run.key.namespace, run.key.job)
-            self._runs[name] = run
-            for place, words in run.latest.items():
-                self._spoken[words.stream].add((name, place))
+        run = load_run(saved, _Run)
+        name = (run.key.namespace, run.key.job)
+        self._runs[name] = run
+        for place, words in run.latest.items():
+            self._spoken[words.stream].add((name, place))
+
+
+def _unknown(namespace: str, job: str) -> None:
+    """Remember no job."""
+
+
+def _rests(run: _Run, now: float, silent_secs: float) -> bool:
+    if run.spoke or run.dirty or run.heard_at is None or now - run.heard_at < silent_secs:
+        return False
+    return all(one.state in ("recovered", "closed") for one in run.incidents.values())
 
 
 def incident_id(key: JobKey, ordinal: int) -> str:

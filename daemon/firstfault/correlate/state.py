@@ -18,6 +18,7 @@ def dump_run(run: Any) -> dict[str, Any]:
         "partial": run.partial,
         "evidence_at": run.evidence_at,
         "seen_at": run.seen_at,
+        "heard_at": run.heard_at,
         "incidents": [[*place, dump(incident)] for place, incident in run.incidents.items()],
         "dropped": run.dropped,
         "watch": run.watch.state(),
@@ -34,6 +35,7 @@ def load_run(saved: Mapping[str, Any], kind: Any) -> Any:
     run.latest = {speaker(one): one for one in map(load, saved["latest"])}
     run.evidence_at, run.dropped = saved["evidence_at"], saved["dropped"]
     run.over, run.partial, run.seen_at = dict(saved.get("over", {})), dict(saved.get("partial", {})), saved.get("seen_at")
+    run.spoke, run.heard_at = False, saved.get("heard_at")
     run.incidents = {(name, number, ordinal): load(incident) for name, number, ordinal, incident in saved["incidents"]}
     if "watch" in saved:
         run.watch.load(saved["watch"])

@@ -126,6 +126,11 @@ class Store:
             return None
         return plainjson.load(zstandard.decompress(body))
 
+    def resting_job(self, namespace: str, job: str) -> Any:
+        """Return what is known of a job that left memory; None where nothing is."""
+        rows = self._rows("SELECT body FROM resting_jobs WHERE namespace = ? AND job = ?", (namespace, job))
+        return plainjson.load(zstandard.decompress(rows[0][0])) if rows else None
+
     def meta(self, name: str) -> str | None:
         """Return a remembered value."""
         rows = self._rows("SELECT value FROM meta WHERE name = ?", (name,))

@@ -12,6 +12,8 @@ WHERE (?1 IS NULL OR fingerprint = ?1) AND (?2 OR withdrawn IS NULL) ORDER BY se
 # Closed incidents and everything said of them go together; active ones never do.
 OLD_INCIDENTS = """SELECT id FROM incidents WHERE state IN ('closed', 'recovered') AND updated < ? ORDER BY updated LIMIT ?"""
 OLD_EVENTS = """DELETE FROM events WHERE id IN (SELECT id FROM events WHERE stored < ? ORDER BY stored LIMIT ?)"""
+OLD_JOBS = """DELETE FROM resting_jobs WHERE (namespace, job) IN (
+    SELECT namespace, job FROM resting_jobs WHERE stored < ? ORDER BY stored LIMIT ?)"""
 OLD_LETTERS = """DELETE FROM dead_letters WHERE seq IN (SELECT seq FROM dead_letters WHERE given_up < ? ORDER BY given_up LIMIT ?)"""
 SURPLUS_LETTERS = """DELETE FROM dead_letters WHERE sink = ?1 AND seq <= (
     SELECT seq FROM dead_letters WHERE sink = ?1 ORDER BY seq DESC LIMIT 1 OFFSET ?2)"""

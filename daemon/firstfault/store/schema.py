@@ -66,7 +66,19 @@ CREATE INDEX spool_target ON spool (target, seq);
 CREATE INDEX spool_progress ON spool (progress, seq);
 """
 
-MIGRATIONS: tuple[str, ...] = (FIRST, SECOND, THIRD)  # each leads from its index to the next version; never edit one that was released
+FOURTH = """
+CREATE TABLE resting_jobs (
+    namespace TEXT NOT NULL, job TEXT NOT NULL, stored REAL NOT NULL, body BLOB NOT NULL, PRIMARY KEY (namespace, job)
+) WITHOUT ROWID;
+CREATE INDEX resting_jobs_stored ON resting_jobs (stored);
+"""
+
+MIGRATIONS: tuple[str, ...] = (
+    FIRST,
+    SECOND,
+    THIRD,
+    FOURTH,
+)  # each leads from its index to the next version; never edit one that was released
 VERSION = len(MIGRATIONS)
 
 

@@ -60,6 +60,11 @@ class Transaction:
         """Forget what other matchers told: the saved state holds it."""
         self._db.execute("DELETE FROM journal")
 
+    def put_resting_job(self, namespace: str, job: str, state: Any, now: float) -> None:
+        """Keep what is known of a job that leaves memory."""
+        body = zstandard.compress(dump(state).encode(), 1)
+        self._db.execute("INSERT OR REPLACE INTO resting_jobs VALUES (?, ?, ?, ?)", (namespace, job, now, body))
+
     def put_meta(self, name: str, value: str) -> None:
         """Remember one value."""
         self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
@@ -175,8 +180,9 @@ class Transaction:
         for table, column in (("incidents", "id"), ("changes", "incident"), ("acks", "incident"), ("contexts", "incident")):
             self._db.executemany(f"DELETE FROM {table} WHERE {column} = ?", [(name,) for name in old])
         events = self._db.execute(queries.OLD_EVENTS, (before, most)).rowcount
+        jobs = self._db.execute(queries.OLD_JOBS, (before, most)).rowcount
         letters = self._db.execute(queries.OLD_LETTERS, (before, most)).rowcount
-        return len(old) + events + letters
+        return len(old) + events + jobs + letters
 
     def _event_row(self, event: Event, now: float) -> tuple[Any, ...]:
         who, key = event.who, event.job

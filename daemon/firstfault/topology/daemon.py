@@ -185,6 +185,7 @@ class Daemon:
             self._memory,
             snapshot_name(self.config),
         )
+        machine.recall_by(self._keeper.recall)
         self._publisher = await asyncio.to_thread(make_publisher, self.config, self._store, self._clock, self._telemetry)
         self._worker = Worker(
             machine, self._handover, self._keeper, self._ledger, self._families, self._border, self._clock, self._telemetry, self._publish,

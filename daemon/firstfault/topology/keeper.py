@@ -50,6 +50,7 @@ class _Waiting:
     contexts: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # by incident
     journal: list[bytes] = field(default_factory=list)  # what other matchers told since the last commit
     answers: list[Callable[[bool], None]] = field(default_factory=list)  # to give when that is stored
+    resting: dict[tuple[str, str], Any] = field(default_factory=dict)  # jobs that left memory, with their state
     later: list[Callable[[bool], None]] = field(default_factory=list)  # to give after the next checkpoint
 
     def count(self) -> int:
@@ -62,6 +63,7 @@ class _Waiting:
         self.contexts.clear()
         self.journal.clear()
         if whole:
+            self.resting.clear()
             self.positions.clear()
             self.forgotten.clear()
 
@@ -137,6 +139,21 @@ class Keeper:
             self._waiting.later.append(done)
         self._told = True
 
+    def rest(self, jobs: Mapping[tuple[str, str], Any]) -> None:
+        """Keep the state of jobs that left memory; it is written with the next checkpoint, which lacks them."""
+        self._waiting.resting.update(jobs)
+
+    def recall(self, namespace: str, job: str) -> Any:
+        """Return the state of a job that left memory and speaks again; None where nothing is known of it."""
+        waiting = self._waiting.resting.pop((namespace, job), None)
+        if waiting is not None:
+            return waiting
+        try:
+            return self._store.resting_job(namespace, job)
+        except (StoreError, ValueError) as error:
+            self._happenings.store_noticed(f"what was known of job {namespace}/{job} cannot be read: {error}")
+            return None
+
     def owes(self) -> bool:
         """Tell whether somebody waits for a commit."""
         return bool(self._waiting.answers)
@@ -145,7 +162,12 @@ class Keeper:
         """Tell whether a checkpoint is due."""
         waiting = self._waiting
         moved = (
-            waiting.positions or waiting.forgotten or waiting.count() or self._told or (self._memory is not None and self._memory.moved())
+            waiting.positions
+            or waiting.forgotten
+            or waiting.count()
+            or waiting.resting
+            or self._told
+            or (self._memory is not None and self._memory.moved())
         )
         return bool(moved) and self._clock.monotonic() - self._checked_at >= max(self._checkpoint_secs, self._cost * COST_SHARE)
 
@@ -197,6 +219,8 @@ class Keeper:
                 tx.put_positions(waiting.positions.values(), now)
                 tx.drop_positions(waiting.forgotten)
                 tx.clear_journal()
+                for (namespace, job), body in waiting.resting.items():
+                    tx.put_resting_job(namespace, job, body, now)
             else:
                 tx.add_journal(waiting.journal, now)
         waiting.clear(whole, events)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,10 +18,11 @@ from firstfault.topology.pulse import Listening
 class Machine(Pipeline):
     """A pipeline whose events can be taken out, for the store and the counters."""
 
-    def __init__(self, rules: RuleSet, settings: Settings | None = None) -> None:
+    def __init__(self, rules: RuleSet, settings: Settings | None = None, forget_secs: float = 3_600.0) -> None:
         super().__init__(rules, settings)
         self.correlator: Listening = Listening(rules, self.settings.limits)
         self._events: list[Event] = []
+        self._forget_secs = forget_secs
 
     def take_events(self) -> list[Event]:
         """Return the events found since the last call."""
@@ -31,6 +32,14 @@ class Machine(Pipeline):
     def take_findings(self) -> list[Findings]:
         """Return nothing: what is found here is judged here."""
         return []
+
+    def recall_by(self, recall: Callable[[str, str], Any]) -> None:
+        """Ask for what was kept of jobs that speak again."""
+        self.correlator.recall = recall
+
+    def let_go(self, now: float) -> dict[tuple[str, str], Any]:
+        """Forget jobs that have been silent for long; return what must be kept of them."""
+        return self.correlator.let_go(now, self._forget_secs)
 
     def pulses(self) -> list[Pulse]:
         """Return what jobs do that spoke since the last call."""
@@ -48,6 +57,7 @@ class Machine(Pipeline):
     def use(self, rules: RuleSet, config: Config) -> None:
         """Take over what a reload brings, without losing windows."""
         self.correlator.limits = limits_of(config)
+        self._forget_secs = config.incidents.forget_jobs_secs
         if rules.hash != self.rules.hash:
             self.reload(rules)
 
@@ -71,7 +81,7 @@ def limits_of(config: Config) -> Limits:
 
 def build(rules: RuleSet, config: Config) -> Machine:
     """Make a pipeline; compiles the patterns, so not for the event loop."""
-    return Machine(rules, Settings(limits=limits_of(config)))
+    return Machine(rules, Settings(limits=limits_of(config)), config.incidents.forget_jobs_secs)
 
 
 def matcher_name(machine: Any) -> str:

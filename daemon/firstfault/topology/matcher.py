@@ -69,6 +69,13 @@ class Matcher:
         events, self._events = self._events, []
         return events
 
+    def recall_by(self, recall: Callable[[str, str], Any]) -> None:
+        """Ask for nothing: no job is remembered here."""
+
+    def let_go(self, now: float) -> dict[Name, Any]:
+        """Return nothing: no job is remembered here."""
+        return {}
+
     def pulses(self) -> list[Pulse]:
         """Return nothing: only a correlator hears all of a job."""
         return []

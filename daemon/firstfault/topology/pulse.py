@@ -49,6 +49,7 @@ class Listening(Correlator):
         names = list(islice(self._spoke, MOST_A_CALL))
         for name in names:
             del self._spoke[name]
+        names = [name for name in names if name in self._runs]
         return [pulse_of(name, self._runs[name].latest.values(), self._sizes.get(name)) for name in names]
 
     def _note_sizes(self, seen: Iterable[Observation]) -> None:

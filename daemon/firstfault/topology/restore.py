@@ -37,6 +37,7 @@ def restore(store: Store, rules: RuleSet, config: Config, now: float) -> Restore
     if config.events.kafka:
         return Restored(machine, {})  # jobs come with the partitions of their events
     restored = _restored(store, machine, stored, rules, config)
+    restored.machine.recall_by(store.resting_job)
     _hear_again(store, restored.machine, now)
     return restored
 

@@ -36,6 +36,7 @@ BUSY_SHARE, IDLE_SHARE = 4.0, 1.0  # of the time the last judging took, until th
 SOME_EVENTS = 1000  # stored before a page and between two turns; the others follow when nothing waits
 BUSY_SECS = 60.0  # of lines waiting without a break, after which a checkpoint is made all the same
 MOST_A_TURN = 256  # deliveries between two looks at the clock
+REST_SECS = 30.0  # between two looks for jobs that can leave memory
 FLUSH_SECS = 1.0  # how long a checkpoint waits until what was published is safe
 LAST_FLUSH_SECS = 5.0  # the same for the last one
 
@@ -89,6 +90,7 @@ class Worker:
         self._stop = threading.Event()
         self._next_tick = clock.monotonic() + TICK_SECS
         self._next_news = clock.monotonic()  # events are judged without waiting for the tick, but not before this
+        self._next_rest = clock.monotonic() + REST_SECS
         self._vintage = Vintage()
         self._troubles: dict[tuple[str, str], str] = {}  # told already
         self._busy_since: float | None = None  # lines have waited without a break since
@@ -166,6 +168,9 @@ class Worker:
         began = self._clock.monotonic()
         changes = self._guard("advance", lambda: self.machine.advance(self._read_until()))
         self._tell_troubles()
+        if began >= self._next_rest:
+            self._next_rest = began + REST_SECS
+            self._keeper.rest(self.machine.let_go(self._clock.now()))
         ended = self._clock.monotonic()
         share = BUSY_SHARE if self._handover.depth()[0] else IDLE_SHARE
         self._next_news = ended + max(NEWS_SECS, share * (ended - began))
