@@ -63,3 +63,26 @@ def test_a_job_of_two_machines_is_one_incident_and_one_page(
     assert judged(judge) == [([2], ["node-b"], "cuda-out-of-memory")]
     assert len(receiver.wait_for(2, 5)) == 1
     assert [one.incidents() for one in nodes] == [[], []]
+
+
+def test_a_wrong_token_loses_nothing(tmp_path: Path, run: Run) -> None:
+    """What was found waits for the right one, which is taken over without a restart; the job's own failure is still news then."""
+    judge = run(correlator(tmp_path))
+    token = tmp_path / "matcher-token"
+    token.write_text("wrong")
+    target = {"targets": [{"url": judge.url, "bearer_token_file": str(token)}]}
+    node = run(matcher(tmp_path, "node-a", [judge.url], http=target))
+    write_ranks(node, range(4), fails=2)
+    until(lambda: node.metric('firstfault_transport_retries_total{reason="unauthorised",transport="http"}') >= 2)
+    assert judge.metric('firstfault_received_refused_total{reason="unauthorised"}') >= 2
+    assert judge.incidents() == []
+    assert node.log().count("findings not taken") == 1
+    (why,) = node.get("/api/v1/status")["transport"]["failing"].values()
+    assert "401" in why
+    (judge.folder.parent / "token").write_text("old\nbrand-new\n")
+    token.write_text("brand-new")
+    until(judge.settled)
+    assert judged(judge) == [([2], ["node-a"], "cuda-out-of-memory")]
+    assert not judge.settled()[0]["historic"]
+    until(lambda: node.metric("firstfault_spool_items") == 0)
+    assert node.metric('firstfault_transport_items_total{transport="http"}') > 0
