@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from firstfault.config import Config
+    from firstfault.kafka.connect import Finding
+    from firstfault.transport.connect import Tried
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,7 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     check = actions.add_parser("check", help="load a configuration and list every fault by file and line")
     check.add_argument("file", nargs="?", type=Path, metavar="FILE", help="configuration file; without it: environment alone")
-    check.add_argument("--connect", action="store_true", help="connect to Kafka too: topics, partitions, retention and permissions")
+    what = "connect to correlators over HTTP and to Kafka too: credentials, topics, partitions, retention and permissions"
+    check.add_argument("--connect", action="store_true", help=what)
     show = actions.add_parser("show", help="print the configuration; secrets are hidden")
     show.add_argument("file", nargs="?", type=Path, metavar="FILE", help="configuration file; without it: environment alone")
     show.add_argument("--resolved", action="store_true", help="with defaults, and where each value comes from")
@@ -50,15 +53,23 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _connects(config: Config) -> bool:
-    """Say what was tried with Kafka, and whether all of it worked."""
-    if not (config.sources.kafka or config.transport.kafka is not None or config.events.kafka):
-        print("nothing to connect to: no sources.kafka, transport.kafka or events.kafka", file=sys.stderr)
+    """Say what was tried, with correlators over HTTP and with Kafka, and whether all of it worked."""
+    http = config.transport.http
+    uses_kafka = config.sources.kafka or config.transport.kafka is not None or config.events.kafka
+    if http is None and not uses_kafka:
+        print("nothing to connect to: no transport.http, sources.kafka, transport.kafka or events.kafka", file=sys.stderr)
         return True
     import asyncio
 
-    from firstfault.kafka.connect import check
+    found: list[Tried | Finding] = []
+    if http is not None:
+        from firstfault.transport import connect as correlators
 
-    found = asyncio.run(check(config))
+        found += asyncio.run(correlators.check(http))
+    if uses_kafka:
+        from firstfault.kafka import connect as kafka
+
+        found += asyncio.run(kafka.check(config))
     for one in found:
         print(f"{'ok    ' if one.fine else 'FAILED'} {one.text}", file=sys.stderr)
     return all(one.fine for one in found)
