@@ -56,8 +56,8 @@ class Rules(Part):
 class Transport(Part):
     """How what agents and sidecars find reaches the correlator."""
 
-    kind: Literal["http", "config"] = Field(
-        "http", description="`http`: posted to the correlator. `config`: what the `transport` in the configurations says, such as Kafka."
+    kind: Literal["http", "kafka"] = Field(
+        "http", description="`http`: posted to the correlator. `kafka`: through the topics of the cluster that `config.kafka` names."
     )
     existingSecret: str = Field(
         "",

@@ -69,7 +69,10 @@ alertmanager:
 {{- define "firstfault.transport" -}}
 {{- $targets := list -}}
 {{- range include "firstfault.correlators" . | fromYamlArray }}{{ $targets = append $targets (dict "url" . "bearer_token_file" "/etc/firstfault/secrets/events/token") }}{{ end -}}
-{{- if and $targets (eq (index . 0).Values.transport.kind "http") }}
+{{- if eq (index . 0).Values.transport.kind "kafka" }}
+transport:
+  kafka: {}
+{{- else if $targets }}
 transport:
   http:
     targets: {{ toJson $targets }}
@@ -85,6 +88,8 @@ transport:
 {{- $base := mergeOverwrite (include "firstfault.commonConfig" . | fromYaml) (include "firstfault.pages" . | fromYaml) (dict "role" "correlator") -}}
 {{- if eq .Values.transport.kind "http" }}
 {{- $_ := set $base "events" (dict "bearer_token_file" "/etc/firstfault/secrets/events/token") }}
+{{- else }}
+{{- $_ := set $base "events" (dict "kafka" true) }}
 {{- end }}
 {{- with .Values.correlator.ingress }}
 {{- if and .enabled .host }}
@@ -97,7 +102,7 @@ transport:
 {{- define "firstfault.config.agent" -}}
 {{- $way := include "firstfault.transport" (list . .Values.agent.correlatorUrls) | fromYaml -}}
 {{- $base := mergeOverwrite (include "firstfault.commonConfig" . | fromYaml) $way (dict "role" "matcher") -}}
-{{- if and (eq .Values.transport.kind "http") (not $way) }}
+{{- if not $way }}
 {{- $base = mergeOverwrite $base (include "firstfault.pages" . | fromYaml) }}
 {{- end }}
 {{- if .Values.agent.watchPods }}

@@ -34,7 +34,7 @@ All three take `(dict "root" . "logs" FOLDER "include" (list GLOB ...))` too, fo
 {{- $own := dict "Values" $values "Chart" (dict "Name" "firstfault" "AppVersion" $chart.AppVersion) "Release" .Release -}}
 {{- $way := include "firstfault.transport" (list $own $values.sidecar.correlatorUrls) | fromYaml -}}
 {{- $secrets := deepCopy $values.existingSecrets -}}
-{{- if $way }}{{ $_ := set $secrets "events" ($values.sidecar.tokenSecret | default (include "firstfault.tokenSecret" $own)) }}{{ end -}}
+{{- if and $way (eq $values.transport.kind "http") }}{{ $_ := set $secrets "events" ($values.sidecar.tokenSecret | default (include "firstfault.tokenSecret" $own)) }}{{ end -}}
 {{ toYaml (dict "values" $values "way" $way "secrets" $secrets "version" $chart.AppVersion "logs" $logs "include" $include) }}
 {{- end -}}
 {{- end }}
