@@ -431,6 +431,20 @@ def test_a_fault_says_where_everybody_was() -> None:
     assert told == {0: 8.0, 1: 8.0, 2: 8.0}
 
 
+@pytest.mark.parametrize("tags", [("",), ("[rank0]: ", "[rank1]: ", "[rank2]: ")])
+@pytest.mark.parametrize("frames", [3, 30, 120])
+def test_a_long_traceback_does_not_hide_the_step_before_it(tags: tuple[str, ...], frames: int) -> None:
+    """Who printed the same step as all others is not said to stand behind because its traceback is longer."""
+    steps = [f"{tag}step={step} loss=2.5" for step in range(1, 8) for tag in tags]
+    frame = '  File "/data/train.py", line 3, in f\n    f()'
+    for long in tags:
+        dying = [f"{tag}{line}" for tag in tags for line in (frame.split("\n") * (frames if tag == long else 1))]
+        end = [f"{tag}RuntimeError: Timed out waiting 12000ms for recv operation to complete" for tag in tags]
+        found = detector()
+        found.feed("".join(f"{line}\n" for line in (*steps, *dying, *end)).encode(), 0, None)
+        assert {one.step for one in found.progress(whole=True)} == {7.0}
+
+
 def test_a_healthy_stream_shows_its_progress_at_fixed_places() -> None:
     """A stream without any fault is sampled now and then, at places that do not depend on batches."""
     data = "".join(f"2026-01-02 03:{n // 600 % 60:02d}:{n // 10 % 60:02d},000 INFO step {n} loss 2.5\n" for n in range(20000)).encode()
@@ -452,3 +466,28 @@ def test_settings_are_frozen() -> None:
     """A detector's settings cannot change under it."""
     with pytest.raises(dataclasses.FrozenInstanceError):
         Settings().look_back_bytes = 1  # type: ignore[misc]
+
+
+def test_a_record_that_a_terminal_cut_is_read_whole() -> None:
+    """c10d's records cut anywhere, inside numbers too, give the facts that the uncut ones give, of the same ranks."""
+    records = [
+        f"[rank{rank}]:[E321 02:07:08.4{rank}0145224 ProcessGroupNCCL.cpp:632] [Rank {rank}] Watchdog caught collective operation timeout: "
+        f"WorkNCCL(SeqNum=1580, OpType=ALLREDUCE, NumelIn=466119168, NumelOut=466119168, Timeout(ms)=600000) ran for 60006{rank} "
+        f"milliseconds before timing out.\n"
+        f"[rank{rank}]:[E321 02:07:08.4{rank}2145224 ProcessGroupNCCL.cpp:2268] [PG ID 0 PG GUID 0(default_pg) Rank {rank}]  failure "
+        f"detected by watchdog at work sequence id: 1580 PG status: last enqueued work: 158{rank}, last completed work: 1579\n"
+        for rank in range(3)
+    ]
+    said = "".join(records)
+    whole = [
+        (one.name, one.who.rank, dict(one.values)) for name in ("collective-timeout", "collective-status") for one in facts(said, name)
+    ]
+    assert len(whole) == 6
+    for width in range(72, 170):
+        cut = "".join(
+            "\n".join(line[at : at + width].ljust(width) for at in range(0, len(line), width)) + "\n" for line in said.splitlines()
+        )
+        found = [
+            (one.name, one.who.rank, dict(one.values)) for name in ("collective-timeout", "collective-status") for one in facts(cut, name)
+        ]
+        assert found == whole, width

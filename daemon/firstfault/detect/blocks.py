@@ -41,6 +41,8 @@ class Blocks:
     def begin(self, signals: Sequence[BlockSignal], line: ReadLine) -> None:
         """Open a report of each signal at its first line."""
         for signal in signals:
+            if signal.begins is not None and not signal.begins(line):
+                continue
             if len(self._open) < MOST:
                 self._open.append(Block(signal, speaker(line), [line]))
             else:
@@ -50,7 +52,12 @@ class Blocks:
         """Give a further line to the reports of its speaker; yield those that it completes."""
         said_by = speaker(line)
         for block in list(self._open):
-            if block.speaker == said_by:
+            if block.signal.goes_on is not None:
+                done = not block.signal.goes_on(block.lines[0], line)
+                if not done:
+                    block.lines.append(line)
+                    done = len(block.lines) >= block.signal.max_lines
+            elif block.speaker == said_by:
                 block.idle = 0
                 block.lines.append(line)
                 done = len(block.lines) >= block.signal.max_lines or block.signal.closes(line)

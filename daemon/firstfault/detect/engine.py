@@ -10,7 +10,7 @@ from firstfault.detect.conditions import SEEN
 from firstfault.detect.confirm import Shown, encoded, holds_all, symptoms_of
 from firstfault.detect.evidence import evidence, selected
 from firstfault.detect.folding import FRESH, Folds, Repeats
-from firstfault.detect.history import History, NearTimes
+from firstfault.detect.history import History, NearTimes, Told
 from firstfault.detect.nearby import Nearby
 from firstfault.detect.plan import Plan, Use
 from firstfault.detect.progress import summarise
@@ -253,7 +253,7 @@ class Engine:
         distance = self._distance if not self._look_wait else min(_LATER_LOOK, self._distance)
         self._whole_look = self._whole_look if self._look_wait else offset
         self._look_from, self._look_wait = offset, max(_FIRST_WAIT, 4 * self._look_wait)
-        told: set[str] = set()
+        told = Told()
         self.out.extend(summarise(self._history.lines(offset, offset - distance, told), self.stream, self.job, offset, told))
 
     # statements

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from firstfault.detect.folding import speaker_of
@@ -12,6 +13,7 @@ from firstfault.detect.regions import Raw
 from firstfault.detect.scanner import CLOCK
 from firstfault.model import Stamp
 from firstfault.text.lines import LineReader, ReadLine, split
+from firstfault.text.steps import may_hold_step
 from firstfault.text.unwrap import Record, Unwrapper, unwrap_line
 
 _CLOCK = re.compile(CLOCK)
@@ -43,6 +45,25 @@ def tag_of(text: str) -> str:
     """Return the tags of ranks or tasks that a line begins with: equal ones are of one speaker."""
     found = _TAG.match(text)
     return found[0] if found else ""
+
+
+@dataclass(slots=True)
+class Told:
+    """Whose older lines need not be read, by the tag that they begin with."""
+
+    whole: set[str] = field(default_factory=set)  # of whom enough is known
+    words: set[str] = field(default_factory=set)  # who has said other things for long: only a step is still of use
+    all_words: bool = False  # as `words`, of everybody
+
+    def __bool__(self) -> bool:
+        return self.all_words or bool(self.whole or self.words)
+
+    def wants(self, data: bytes) -> bool:
+        """Tell whether a line is still of use."""
+        tag = tag_of(data[:_PREFIX].decode("latin-1"))
+        if tag in self.whole:
+            return False
+        return not (self.all_words or tag in self.words) or may_hold_step(data[len(tag) :])
 
 
 class History:
@@ -96,10 +117,10 @@ class History:
         records = unwrapper.feed(data[first:], low + first)
         yield from reversed(list(lines_of_records(records)))
 
-    def lines(self, before: int, low: int, told: Container[str] = ()) -> Iterator[ReadLine]:
-        """Yield the same lines, read, but for those that begin with a tag which is in `told` by then."""
+    def lines(self, before: int, low: int, told: Told | None = None) -> Iterator[ReadLine]:
+        """Yield the same lines, read, but for those that are of no more use by then."""
         for raw in self.raws(before, low):
-            if not (told and tag_of(raw.data[:_PREFIX].decode("latin-1")) in told):
+            if told is None or not told or told.wants(raw.data):
                 yield self.read(raw)
 
     def read(self, raw: Raw, focus: int = 0) -> ReadLine:

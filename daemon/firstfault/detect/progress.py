@@ -8,7 +8,7 @@ from typing import Any
 
 from firstfault.detect.evidence import evidence
 from firstfault.detect.folding import speaker_of
-from firstfault.detect.history import tag_of
+from firstfault.detect.history import Told, tag_of
 from firstfault.model import NO_TIME, JobKey, Progress, Stamp, Stream, Who
 from firstfault.text.lines import ReadLine
 from firstfault.text.phases import phase_of
@@ -37,24 +37,48 @@ class _Seen:
     members: dict[str, float] = field(default_factory=dict)  # numbers of a block whose step stands on an older line
     evaluated: float | None = None
     phase: str = ""
+    winnowed: bool = False  # by now only lines that may hold a step are read
+
+    def winnow(self) -> None:
+        self.winnowed, self.asked = True, 0
 
 
-def summarise(lines: Iterable[ReadLine], stream: Stream, job: JobKey, offset: int, told: set[str] | None = None) -> list[Progress]:
+def summarise(lines: Iterable[ReadLine], stream: Stream, job: JobKey, offset: int, told: Told | None = None) -> list[Progress]:
     """Summarise lines, newest first, by speaker; `offset` is the place of the stream that the summary speaks of.
 
-    The tags of speakers of whom enough is known go into `told`, so that their older lines need not be read.
+    Whose older lines are of no more use goes into `told`. A long traceback does not hide the step before it: only then do lines without
+    any step go unread.
     """
     seen: dict[Any, _Seen] = {}
     for number, whole in enumerate(lines):
         for line in reversed(whole.parts or (whole,)):
             one = _add(seen, line, job)
-        if told is not None and one is not None and len(seen) > 1 and (len(one.steps) >= _ENOUGH or one.asked >= _ENOUGH):
-            tag = tag_of(whole.text)
-            if tag:
-                told.add(tag)
-        if number >= _ALONE and len(seen) == 1 and _complete(next(iter(seen.values()))):
+        if told is not None and one is not None and len(seen) > 1:
+            _note_told(told, one, tag_of(whole.text))
+        if number >= _ALONE and len(seen) == 1 and _is_told(next(iter(seen.values())), told):
             break
     return [_progress(speaker, one, stream, offset) for speaker, one in reversed(seen.items())]
+
+
+def _note_told(told: Told, one: _Seen, tag: str) -> None:
+    """Note what is still of use of a speaker who shares the stream."""
+    if not tag:
+        return
+    if len(one.steps) >= _ENOUGH or (one.winnowed and one.asked >= _ENOUGH):
+        told.whole.add(tag)
+    elif one.asked >= _ENOUGH:
+        told.words.add(tag)
+        one.winnow()
+
+
+def _is_told(one: _Seen, told: Told | None) -> bool:
+    """Tell whether nothing more is of use of a speaker who has the stream alone."""
+    if told is None or one.winnowed or len(one.steps) >= STEPS:
+        return _complete(one)
+    if one.asked >= _STEPLESS:
+        told.all_words = True
+        one.winnow()
+    return False
 
 
 def _complete(one: _Seen) -> bool:

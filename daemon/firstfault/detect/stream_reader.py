@@ -7,7 +7,7 @@ from typing import Any
 
 from firstfault.detect.engine import Engine
 from firstfault.detect.envelopes import Envelopes, is_record
-from firstfault.detect.history import History, NearTimes
+from firstfault.detect.history import History, NearTimes, Told
 from firstfault.detect.kept import PACKED, Kept, after_end, count_ends, line_stop
 from firstfault.detect.plan import Plan, Use
 from firstfault.detect.progress import summarise
@@ -97,7 +97,7 @@ class StreamReader:
         """Say what each speaker was last seen doing, over the last `distance` bytes and the unfinished line."""
         at = self._partial_at if self._partial_size else self.kept.end
         self.history.enveloped = self._envelopes is not None
-        told: set[str] = set()
+        told = Told()
         lines = self.history.lines(at, at - distance, told)
         if self._partial_size and self._envelopes is None:
             last = self.history.read(Raw(at, self.number, b"".join(self._partial)[-PIECE:]))

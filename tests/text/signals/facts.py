@@ -53,6 +53,11 @@ def _block(signal: BlockSignal, lines: list[ReadLine], start: int) -> list[ReadL
     for line in lines[start + 1 :]:
         if len(block) == signal.max_lines:
             break
+        if signal.goes_on is not None:
+            if not signal.goes_on(block[0], line):
+                break
+            block.append(line)
+            continue
         if line.speaker != lines[start].speaker:
             continue
         block.append(line)
@@ -62,10 +67,12 @@ def _block(signal: BlockSignal, lines: list[ReadLine], start: int) -> list[ReadL
 
 
 def _readings(signal: AnySignal, pattern: Any, lines: list[ReadLine], at: int) -> Iterator[Said]:
-    found = pattern.search(lines[at].message)
+    found = pattern.search(lines[at].message if lines[at].fields else lines[at].text)
     if not found:
         return
     if isinstance(signal, BlockSignal):
+        if signal.begins is not None and not signal.begins(lines[at]):
+            return
         block = _block(signal, lines, at)
         readings = signal.read(block)
     else:

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from firstfault.text.signals import collective, exits, exits_cluster, kernel, launcher, lifecycle, numeric, outside, peers, reports, roster
+from firstfault.text.signals import (
+    collective,
+    exits,
+    exits_cluster,
+    kernel,
+    launcher,
+    lifecycle,
+    numeric,
+    outside,
+    peers,
+    reports,
+    roster,
+    wrapped,
+)  # fmt: skip
 from firstfault.text.signals.base import AnySignal, BlockSignal, Reading, Signal, subject
 
 SIGNALS: tuple[AnySignal, ...] = (
@@ -17,6 +30,7 @@ SIGNALS: tuple[AnySignal, ...] = (
     *reports.SIGNALS,
     *lifecycle.SIGNALS,
     *numeric.SIGNALS,
+    *wrapped.SIGNALS,
 )
 
 __all__ = ["SIGNALS", "AnySignal", "BlockSignal", "Reading", "Signal", "subject"]

@@ -53,6 +53,9 @@ class BlockSignal:
     max_lines: int  # a block that does not close is read when it has this many lines, opener included
     read: Callable[[Sequence[ReadLine]], Iterable[Reading]]
     repeat: Repeat = "every"
+    begins: Callable[[ReadLine], bool] | None = None  # asked of the opener; None: every opener begins a block
+    # asked of the opener and each next line of the stream, whoever speaks: one that does not go on ends the block and is not of it
+    goes_on: Callable[[ReadLine, ReadLine], bool] | None = None
 
 
 AnySignal = Signal | BlockSignal

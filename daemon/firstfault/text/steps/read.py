@@ -32,6 +32,7 @@ EVALUATIONS = frozenset(one.name for one in FORMATS if one.evaluates)
 BARS = frozenset({"tqdm", "lightning", "rich-bar"})
 BLOCKS = frozenset(one.name for one in FORMATS if one.block)
 _GATE = ("tep", "%|", "oss", "iter", "Iter", "batch=", "Epoch", "num_updates", "]:", "━")
+_BYTES_GATE = tuple(word.encode() for word in _GATE)
 # bars of preparation or evaluation, which are no training steps
 _OTHER_BAR = re.compile(
     r"(?i)load|map|filter|download|token|sav|fetch|generat|shard|extract|pack|eval|valid|predict|sanity|build|resolv|prepar|pars|convert|"
@@ -112,6 +113,11 @@ def _read_braces(message: str, at: int) -> StepLine | None:
     epoch = _EPOCH.search(text)
     name = "hf-trainer-end" if "'train_runtime'" in text else "hf-trainer"
     return StepLine(name, None, None, number_of(epoch[1]) if epoch else None, values) if values else None
+
+
+def may_hold_step(message: bytes) -> bool:
+    """Tell at next to no cost whether a line is worth reading for a step."""
+    return any(word in message for word in _BYTES_GATE)
 
 
 def read_step(message: str) -> StepLine | None:
