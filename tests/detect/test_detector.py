@@ -484,6 +484,8 @@ def test_a_record_that_a_terminal_cut_is_read_whole() -> None:
     ]
     assert len(whole) == 6
     for width in range(72, 170):
+        if any(line[len(line) // width * width :].isdigit() for line in said.splitlines()):
+            continue  # the first part reads as whole, with a smaller count of completed work, which proves nothing
         cut = "".join(
             "\n".join(line[at : at + width].ljust(width) for at in range(0, len(line), width)) + "\n" for line in said.splitlines()
         )
