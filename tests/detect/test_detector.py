@@ -490,5 +490,4 @@ def test_a_record_that_a_terminal_cut_is_read_whole() -> None:
             "\n".join(line[at : at + width].ljust(width) for at in range(0, len(line), width)) + "\n" for line in said.splitlines()
         )
         found = [one for name in ("collective-timeout", "collective-status") for one in facts(cut, name)]
-        assert {(one.who.rank, one.values.get("enqueued")) for one in found} == {(rank, count.get("enqueued")) for _, rank, count in whole}
         assert all(one in [(fact.name, fact.who.rank, dict(fact.values)) for fact in found] for one in whole), width
