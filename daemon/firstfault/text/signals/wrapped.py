@@ -36,15 +36,13 @@ def goes_on(opener: ReadLine, line: ReadLine) -> bool:
 
 
 def _read(lines: Sequence[ReadLine]) -> Iterable[Reading]:
-    first = lines[0]
+    """Join the parts with and without a blank between them, since a viewer may have dropped it; the joint that says most is right."""
+    best: list[Reading] = []
     for gaps in product(("", " "), repeat=len(lines) - 1):
-        text = first.message.rstrip() if gaps[:1] == (" ",) else first.message
-        for gap, line in zip(gaps, lines[1:], strict=True):
-            text += gap + line.message.strip()
-        found = [reading for pattern, signal in _WHOLE for reading in _readings(pattern, signal, text, first)]
-        if found:
-            yield from found
-            return
+        text = "".join(line.message.strip() + gap for line, gap in zip(lines, (*gaps, ""), strict=True))
+        found = [reading for pattern, signal in _WHOLE for reading in _readings(pattern, signal, text, lines[0])]
+        best = max(best, found, key=lambda readings: sum(len(reading.values) for reading in readings))
+    return best
 
 
 def _readings(pattern: re2._Regexp, signal: Signal, text: str, line: ReadLine) -> Iterable[Reading]:
