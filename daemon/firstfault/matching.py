@@ -160,9 +160,10 @@ class Matching:
     def _shared(self, found: Findings, stream: Stream) -> Findings:
         return self.share(found, stream.source) if pods.KERNEL in stream.labels else found
 
-    def _of(self, observations: Sequence[Observation], partial: int | None = None) -> Findings:
-        self._jobs.update((one.job.namespace, one.job.job) for one in observations)
-        return Findings(tuple(observations), partial=partial)
+    def _of(self, observations: Iterable[Observation], partial: int | None = None) -> Findings:
+        found = tuple(observations)
+        self._jobs.update((one.job.namespace, one.job.job) for one in found)
+        return Findings(found, partial=partial)
 
     def _words(self, stream_id: str, summaries: Sequence[Progress]) -> Sequence[Progress]:
         if summaries:
