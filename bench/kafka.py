@@ -301,7 +301,7 @@ async def _failures(bootstrap: str, topic: str, incidents: str, rate: int, failu
                     known.setdefault(job, time.perf_counter())
         await consumer.stop()
 
-    tasks = [asyncio.create_task(load())]
+    tasks = [asyncio.create_task(listen())]
     line = "[rank3]: {stamp} | ERROR | torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a total capacity of 79 GiB"
     for number in range(failures + 5):  # the first ones wait for the processes to start, and are not counted
         job = f"job-{number}"
@@ -310,8 +310,9 @@ async def _failures(bootstrap: str, topic: str, incidents: str, rate: int, failu
         await producer.send_and_wait(topic, line.format(stamp=stamp).encode(), partition=number % PARTITIONS, headers=headers)
         sent[job] = time.perf_counter()
         if number == 0:
-            await asyncio.sleep(15)
-            tasks.append(asyncio.create_task(listen()))
+            while not known:  # until both processes are at work
+                await asyncio.sleep(0.1)
+            tasks.append(asyncio.create_task(load()))
         await asyncio.sleep(0.3)
     for _ in range(600):
         if len(known) >= len(sent):
