@@ -77,11 +77,11 @@ def _attempt(world: World, job: str, number: int, at: float) -> None:
     """Let one attempt start, and one of its ranks run out of memory a second later."""
     for rank in range(4):
         text = "" if number and _begun(world, job, number) else f"{stamp(at)} INFO [rank{rank}]: rank {rank} of world size 4 started\n"
-        world.say(job, f"none_ab12cd34/attempt_{number}/{rank}/stderr.log", text + (out_of_memory(rank, at + 3) if rank == 1 else ""))
+        world.say(job, f"gpu-1/none_ab12cd34/attempt_{number}/{rank}/stderr.log", text + (out_of_memory(rank, at + 3) if rank == 1 else ""))
 
 
 def _begun(world: World, job: str, number: int) -> bool:
-    return (world.folder / "train" / job / f"none_ab12cd34/attempt_{number}/1/stderr.log").exists()
+    return (world.folder / "train" / job / f"gpu-1/none_ab12cd34/attempt_{number}/1/stderr.log").exists()
 
 
 def _steps(world: World, job: str, number: int, at: float) -> None:
@@ -89,7 +89,7 @@ def _steps(world: World, job: str, number: int, at: float) -> None:
     for rank in range(4):
         lines = [f"{stamp(at)} INFO [rank{rank}]: rank {rank} of world size 4 started\n"]
         lines += [f"{stamp(at + step / 100)} INFO [rank{rank}]: step {step}/1000 loss 2.5\n" for step in range(1, 40)]
-        world.say(job, f"none_ab12cd34/attempt_{number}/{rank}/stderr.log", "".join(lines))
+        world.say(job, f"gpu-1/none_ab12cd34/attempt_{number}/{rank}/stderr.log", "".join(lines))
 
 
 def _firstfault_is_killed_and_stopped(world: World) -> None:
