@@ -63,7 +63,7 @@ async def _both(one) -> list[dict]:
 @pytest.mark.parametrize(
     ("environ", "fault"),
     [
-        ({"ROLE": "correlator"}, "nobody to hear: set events.bearer_token_file"),
+        ({"ROLE": "correlator"}, "nobody to hear: set events.kafka, or events.bearer_token_file"),
         ({"ROLE": "correlator", "EVENTS__BEARER_TOKEN": "x", "SOURCES__FILES__0__INCLUDE": "[/a]"}, "a correlator reads no log"),
         ({"TRANSPORT__HTTP__TARGETS__0__URL": "http://c"}, "transport.http carries what a matcher finds, and role is both"),
         (

@@ -6,8 +6,8 @@ import random
 from dataclasses import replace
 
 import pytest
-from bench import arrival, cases
 
+from bench import arrival, cases
 from firstfault.clock import ManualClock
 from firstfault.model import Batch, Change, Stream
 from firstfault.store import Store

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from bench import cases, redress
 
 from .sample import ALL, some_cases
