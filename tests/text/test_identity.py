@@ -117,3 +117,9 @@ def test_broken_numbers_are_ignored():
     """Labels that should be numbers and are not are left out."""
     found = of("x.log", rank="three", attempt="-1")
     assert (found.who.rank, found.job.attempt) == (None, None)
+
+
+def test_where_a_file_lies_on_this_machine_is_not_what_it_is_called() -> None:
+    """The folder that saved logs were copied to is no machine: what counts is the path below the folder that was given."""
+    stream = Stream("saved:job.log", "saved", "job.log", {"__path__": "/tmp/case-x1/job.log", "__folder__": "case-x1"})
+    assert identify(stream).who.node is None

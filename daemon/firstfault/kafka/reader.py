@@ -282,7 +282,7 @@ class PartitionReader:
         known = labels_of(record.key, record.headers, "ignore") | dict(labels)
         if not (known.get("k8s.pod.name") or known.get("job")):
             known = labels_of(record.key, record.headers, self._options.key) | known
-        known.setdefault("__path__", labels.get("log.file.path", ""))
+        known.setdefault("__file__", labels.get("log.file.path", ""))
         shown = labels.get("k8s.pod.name") or labels.get("host.name") or ""
         lane = self._new(name, known, shown)
         lane.timed()
@@ -290,7 +290,7 @@ class PartitionReader:
 
     def _new(self, name: Any, labels: Mapping[str, str], shown: str) -> Lane:
         generation = f"~{self.generation}" if self.generation else ""
-        known = {"__path__": "", "__folder__": self.topic} | dict(labels) | dict(self._options.labels)
+        known = {"__file__": "", "__folder__": self.topic} | dict(labels) | dict(self._options.labels)
         path = f"{self.topic}[{self.partition}]" + (f" {shown}" if shown else "")
         digest = short(name)
         stream = Stream(f"kafka:{self.topic}/{self.partition}{generation}/{digest}", self._options.source, path, known, self._options.zone)

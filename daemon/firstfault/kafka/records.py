@@ -110,7 +110,7 @@ def labels_of(key: bytes | None, headers: Sequence[tuple[str, bytes]], meaning: 
         if slash:
             labels.setdefault("namespace", namespace)
     elif text and meaning == "path":
-        labels["__path__"] = text
+        labels["__file__"] = text
     return labels
 
 

@@ -282,10 +282,10 @@ def identify(stream: Stream, labels: Mapping[str, str] | None = None) -> Identit
     """Say where a stream belongs and who speaks in it; `labels` are those of one record, where a stream carries many pods.
 
     Explicit labels (`namespace`, `job`, `run`, `attempt`, `rank`, `local_rank`, `node`) win over Kubernetes labels, those over the path.
-    A stream that is no file says in the label `__path__` which path to read instead of its own, "" for none.
+    A stream that is no file says in the label `__file__` which path to read instead of its own, "" for none.
     """
     merged = {**labels, **stream.labels} if labels else stream.labels
-    path = (merged.get("log.file.path", "") if labels else "") or stream.labels.get("__path__", stream.path)
+    path = (merged.get("log.file.path", "") if labels else "") or stream.labels.get("__file__", stream.path)
     place = read_path(path) if path else _Place()
     who, fixed = _who(merged, place)
     aliases = tuple(dict.fromkeys(merged[key] for key in _ALIAS_KEYS if merged.get(key) and merged[key] != who.node))
