@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from bench.common import ROOT, ROWS
 
 FIELDS = {"what", "value", "target", "unit", "at_most"}

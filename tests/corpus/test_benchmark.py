@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from bench.accuracy import answer, corpus_cases
 from bench.corpus import score
 

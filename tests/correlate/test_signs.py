@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
-from bench.vitals import play
 
 from bench import simulator
+from bench.vitals import play
 from firstfault.correlate.signs import read
 from firstfault.correlate.vitals import stragglers
 from firstfault.correlate.vitals.numbers import troubles

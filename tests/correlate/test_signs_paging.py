@@ -6,9 +6,9 @@ import json
 from dataclasses import replace
 
 import pytest
-from bench.vitals import play
 
 from bench import simulator
+from bench.vitals import play
 from firstfault.correlate.incident import Correlator
 from firstfault.model import FAULT_ROLES
 from firstfault.rules.load import load

@@ -6,10 +6,10 @@ import random
 from itertools import pairwise
 
 import pytest
-from bench import arrival, cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench import arrival, cases
 from firstfault.model import Batch
 from firstfault.render.report import dump
 from tests.invariance.sample import ALL, SEEDS, some_cases

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
+
 from bench import cases
 from bench.cases import Case, Cut
-
 from tests.invariance.sample import SEEDS, some, some_cases
 
 

@@ -9,10 +9,10 @@ from functools import cache, lru_cache
 from typing import Any
 
 import pytest
-from bench.accuracy import corpus_cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.accuracy import corpus_cases
 from firstfault.model import Batch
 from firstfault.pipeline import Pipeline
 from firstfault.render.report import dump, to_json

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from bench import cases, permute
 
+from bench import cases, permute
 from tests.invariance.sample import SEEDS, some_cases
 
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from bench import arrival, cases
 
+from bench import arrival, cases
 from firstfault.matching import Matching
 from firstfault.model import Ended, Event, Findings, JobKey, Line, Progress, Stamp, Who
 from firstfault.pipeline import Pipeline
