@@ -180,6 +180,52 @@ BOARD = Board(
             ),
         ),
         Row(
+            "Between matchers and correlators",
+            (
+                Panel(
+                    "graph",
+                    "Findings that wait",
+                    "What a matcher found and no correlator has stored yet. Nothing is lost; nobody is paged for it yet.",
+                    "short",
+                    (q("max by (instance) (firstfault_spool_items{M})", "{{instance}}"),),
+                    6,
+                ),
+                Panel(
+                    "graph",
+                    "Bytes that wait",
+                    "Room that they take on the matcher's disk.",
+                    "bytes",
+                    (q("max by (instance) (firstfault_spool_bytes{M})", "{{instance}}"),),
+                    6,
+                ),
+                Panel(
+                    "graph",
+                    "Wait of the oldest",
+                    "How long the oldest of them has waited: minutes mean that the correlator cannot be reached.",
+                    "s",
+                    (
+                        q(
+                            "max by (instance) ((time() - firstfault_spool_oldest_timestamp_seconds{M})"
+                            " * (firstfault_spool_oldest_timestamp_seconds{M} > bool 0))",
+                            "{{instance}}",
+                        ),
+                    ),
+                    6,
+                ),
+                Panel(
+                    "graph",
+                    "Findings taken in",
+                    "What a correlator stored of matchers' findings, by kind, and posts or findings that it refused, by reason.",
+                    "cps",
+                    (
+                        q("sum by (kind) (rate(firstfault_received_items_total{M}[$__rate_interval]))", "{{kind}}"),
+                        q("sum by (reason) (rate(firstfault_received_refused_total{M}[$__rate_interval]))", "refused: {{reason}}"),
+                    ),
+                    6,
+                ),
+            ),
+        ),
+        Row(
             "Telling and keeping",
             (
                 Panel(
