@@ -131,6 +131,7 @@ class Matching:
             "detectors": {stream_id: detector.snapshot() for stream_id, detector in self._detectors.items()},
             "ended": [self._ended.streams, self._ended.lines, self._ended.bytes],
             "told": {stream_id: sorted(map(list, names)) for stream_id, names in self._told.items()},
+            "moved": list(self._moved),
         }
 
     def restore(self, saved: Mapping[str, Any], streams: Iterable[Stream]) -> None:
@@ -138,6 +139,7 @@ class Matching:
         for stream in streams:
             if stream.id in saved["detectors"]:
                 self._detector(stream).restore(saved["detectors"][stream.id])
+        self._moved.update(dict.fromkeys(one for one in saved.get("moved", self._detectors) if one in self._detectors))
         self._ended = Inputs(*saved["ended"])
         told = saved.get("told", {})
         self._told = {
