@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -17,9 +16,6 @@ from firstfault.sources.base import Handover, Read, SilentObserver
 from firstfault.sources.kubernetes.api import Access
 from firstfault.sources.kubernetes.book import PodBook
 from firstfault.sources.kubernetes.source import KubernetesSource, Options
-
-if not os.environ.get("FIRSTFAULT_KUBERNETES"):
-    pytest.skip("runs in make test-kubernetes, which builds the API server", allow_module_level=True)
 
 SPACE = "watched"
 RIGHTS = """
