@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry
+
+from firstfault.telemetry.make import Maker
 
 POISON = ("oversized", "undecodable", "wrong-schema")  # why records go to the dead-letter topic; counted from zero
 
@@ -14,12 +16,8 @@ class KafkaMetrics:
     """Hold the metrics of one registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(f"firstfault_kafka_{name}", text, labels, registry=registry)
-
-        def gauge(name: str, text: str, *labels: str) -> Gauge:
-            return Gauge(f"firstfault_kafka_{name}", text, labels, registry=registry)
-
+        make = Maker(registry, "firstfault_kafka_")
+        counter, gauge = make.counter, make.gauge
         self.lag = gauge("lag_records", "Records of a partition that are not yet read.", "topic", "partition")
         self.assigned = gauge("assigned_partitions", "Partitions that this process reads.", "group")
         self.rebalances = counter("rebalances_total", "Times that partitions were taken over or given up.", "group", "kind")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry
+
+from firstfault.telemetry.make import Maker
 
 VERDICT_BUCKETS = (0.1, 0.5, 1, 2.5, 5, 10, 15, 20, 30, 45, 60, 90, 120, 300, 600)
 MATCH_BUCKETS = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5)
@@ -22,15 +24,8 @@ class Metrics:
     """Hold every metric of one registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(f"firstfault_{name}", text, labels, registry=registry)
-
-        def gauge(name: str, text: str, *labels: str) -> Gauge:
-            return Gauge(f"firstfault_{name}", text, labels, registry=registry)
-
-        def histogram(name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
-            return Histogram(f"firstfault_{name}", text, buckets=buckets, registry=registry)
-
+        make = Maker(registry, "firstfault_")
+        counter, gauge, histogram = make.counter, make.gauge, make.histogram
         self.build_info = gauge("build_info", "Version of firstfault; always 1.", "version")
         self.console_info = gauge("console_info", "Where people reach the console; always 1.", "url")
         # Taking in
