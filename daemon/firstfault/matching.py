@@ -11,13 +11,13 @@ from typing import Any
 from firstfault.detect import flight
 from firstfault.detect.detector import Detector, make_scanner
 from firstfault.detect.flight_pickle import Limits as DumpLimits
+from firstfault.detect.scanner import AnyScanner
 from firstfault.errors import InputError
-from firstfault.model import Batch, Ended, Fact, Findings, Inputs, JobKey, Observation, Progress, Stream
+from firstfault.model import Batch, Ended, Fact, Findings, Inputs, JobKey, JobName, Observation, Progress, Stream
 from firstfault.rules.catalogue import RuleSet
 from firstfault.text import pods
 
 _SPARE = 16  # streams of healthy jobs that are summarised at once
-Name = tuple[str, str]  # namespace and job
 _NOTHING: Mapping[str, float] = {}
 
 
@@ -42,9 +42,9 @@ class Matching:
         self._detectors: dict[str, Detector] = {}
         self._stale: dict[str, float] = {}  # stream id -> when its progress was last summarised
         self._moved: dict[str, None] = {}  # streams with news since, in the order in which it came
-        self._told: dict[str, set[Name]] = {}  # stream id -> jobs that were told of its speakers on the way
+        self._told: dict[str, set[JobName]] = {}  # stream id -> jobs that were told of its speakers on the way
         self._ended = Inputs()  # of streams that are closed and let go
-        self._jobs: set[Name] = set()  # of all that was observed
+        self._jobs: set[JobName] = set()  # of all that was observed
         self._dumps: list[tuple[Stream, list[Fact]]] = []  # until it is known which job they are of
         self.share: Callable[[Findings, str], Findings] = _unshared  # gives what a machine's kernel says to the jobs on that machine
 
@@ -84,7 +84,7 @@ class Matching:
         detector = self._detectors.get(stream_id)
         return self._shared(self._of(detector.flush_partial(), detector.end), detector.stream) if detector else Findings()
 
-    def summaries(self, now: float, attention: Mapping[Name, float], voices: Mapping[str, float] = _NOTHING) -> Findings:
+    def summaries(self, now: float, attention: Mapping[JobName, float], voices: Mapping[str, float] = _NOTHING) -> Findings:
         """Say what the speakers of streams with news were last seen doing, as far as it is time to.
 
         `attention` names the jobs that are judged, `voices` the streams that tell how healthy jobs go on, both with how many seconds old
@@ -164,12 +164,12 @@ class Matching:
 
     def _of(self, observations: Iterable[Observation], partial: int | None = None) -> Findings:
         found = tuple(observations)
-        self._jobs.update((one.job.namespace, one.job.job) for one in found)
+        self._jobs.update(one.job.name for one in found)
         return Findings(found, partial=partial)
 
     def _words(self, stream_id: str, summaries: Sequence[Progress]) -> Sequence[Progress]:
         if summaries:
-            self._told.setdefault(stream_id, set()).update((one.job.namespace, one.job.job) for one in summaries)
+            self._told.setdefault(stream_id, set()).update(one.job.name for one in summaries)
         return summaries
 
     def _last(self, detector: Detector) -> Findings:
@@ -180,7 +180,7 @@ class Matching:
         words = tuple(replace(one, final=True) for one in detector.progress(whole=True))
         return Findings(words=words, ended=ended, over=stream_id)
 
-    def _due(self, now: float, attention: Mapping[Name, float]) -> list[str]:
+    def _due(self, now: float, attention: Mapping[JobName, float]) -> list[str]:
         """Return the streams to summarise: all of jobs that are judged, and of healthy ones a few at a time, those that waited longest."""
         found, others = [], self.settings.spare
         for stream_id in self._moved:
@@ -189,26 +189,41 @@ class Matching:
                 if not attention:
                     break
                 continue
-            if now - self._stale.get(stream_id, float("-inf")) >= (self.settings.progress_secs if secs is None else secs):
+            if now - self._stale.get(stream_id, -math.inf) >= (self.settings.progress_secs if secs is None else secs):
                 found.append(stream_id)
                 others -= secs is None
         return sorted(found)
 
-    def _patience(self, stream_id: str, attention: Mapping[Name, float]) -> float | None:
+    def _patience(self, stream_id: str, attention: Mapping[JobName, float]) -> float | None:
         """Return how old a stream's summary may be; None where no job that may speak in it is in need of one."""
         if not attention:
             return None
         job = self._detectors[stream_id].job
-        secs = attention.get((job.namespace, job.job)) if job is not None else min(attention.values())
+        secs = attention.get(job.name) if job is not None else min(attention.values())
         closest = self.settings.progress_secs if self.settings.closest_secs is None else self.settings.closest_secs
         return None if secs is None else max(secs, closest)
 
     def _let_go(self, stream_id: str) -> None:
-        counters = self._detectors.pop(stream_id).counters()
-        self._moved.pop(stream_id, None)
-        self._stale.pop(stream_id, None)
+        counters = self._detectors[stream_id].counters()
+        self.drop((stream_id,))
         ended = self._ended
         self._ended = Inputs(ended.streams + 1, ended.lines + counters.lines, ended.bytes + counters.bytes)
+
+
+class Reads:
+    """What reads with the entries of a `Matching`."""
+
+    matching: Matching
+
+    @property
+    def rules(self) -> RuleSet:
+        """The entries in use."""
+        return self.matching.rules
+
+    @property
+    def scanner(self) -> AnyScanner:
+        """What looks for their patterns."""
+        return self.matching.scanner
 
 
 def _unshared(found: Findings, source: str) -> Findings:

@@ -113,6 +113,9 @@ class Line:
     offset: int = 0  # of its first byte in the stream
 
 
+JobName = tuple[str, str]  # namespace and job
+
+
 @dataclass(frozen=True, slots=True)
 class JobKey:
     """Where a stream belongs; `run` and `attempt` are hints until the correlator has aligned them."""
@@ -121,6 +124,11 @@ class JobKey:
     job: str = "job"
     run: str = ""
     attempt: int | None = None
+
+    @property
+    def name(self) -> JobName:
+        """Namespace and job: what all runs and attempts share."""
+        return self.namespace, self.job
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from firstfault import matching
 from firstfault.correlate.incident import Correlator, Limits
-from firstfault.detect.flight_pickle import Limits as DumpLimits
-from firstfault.matching import Matching
+from firstfault.matching import Matching, Reads
 from firstfault.model import Attempt, Batch, Change, Diagnosis, Event, Findings, Incident, Inputs, Observation, Stream
 from firstfault.rules.catalogue import RuleSet
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """What the pipeline may be told."""
+class Settings(matching.Settings):
+    """What the pipeline may be told: what its matcher may, and the correlator's bounds."""
 
     limits: Limits = field(default_factory=Limits)
-    cache: Path | None = None  # where the compiled pattern database is kept; None: the user's cache folder
-    progress_secs: float = 5.0  # how old the summary of a stream must be before another one is made
-    dump_limits: DumpLimits = field(default_factory=DumpLimits)  # how large one flight-recorder dump may be
 
 
-class Pipeline:
+class Pipeline(Reads):
     """Feed batches, advance the clock, read incidents: a matcher and a correlator in one. Not thread safe: one thread drives it.
 
     What other matchers found comes in by `told`.
@@ -33,21 +28,11 @@ class Pipeline:
 
     def __init__(self, rules: RuleSet, settings: Settings | None = None) -> None:
         self.settings = settings or Settings()
-        self.matching = Matching(rules, matching.Settings(self.settings.cache, self.settings.progress_secs, self.settings.dump_limits))
+        self.matching = Matching(rules, self.settings)
         self.correlator = Correlator(rules, self.settings.limits)
         self._unattributed: set[str] = set()
         self._now: float | None = None  # the latest moment anybody told; None for saved logs
         self.heard: Callable[[Sequence[Observation]], None] = _nobody  # told of all that was observed, before it is judged
-
-    @property
-    def rules(self) -> RuleSet:
-        """The entries in use."""
-        return self.matching.rules
-
-    @property
-    def scanner(self) -> Any:
-        """What looks for their patterns."""
-        return self.matching.scanner
 
     def feed(self, batch: Batch) -> list[Change]:
         """Read one batch; changes that depend on time come from `advance`."""

@@ -116,7 +116,7 @@ class Correlator:
 
     def _end_words(self, run: _Run, end: Ended) -> None:
         for name, place in self._spoken.get(end.stream, ()):
-            if name == (end.job.namespace, end.job.job) and place in run.latest and not run.latest[place].final:
+            if name == end.job.name and place in run.latest and not run.latest[place].final:
                 del run.latest[place]
                 run.stirred = run.stirred or bool(run.incidents)
 
@@ -132,7 +132,7 @@ class Correlator:
                 run.latest[place] = one
                 run.spoke = True
                 run.stirred = run.stirred or bool(run.incidents)
-                self._spoken[one.stream].add(((one.job.namespace, one.job.job), place))
+                self._spoken[one.stream].add((one.job.name, place))
                 if now is not None and not one.final:
                     run.watch.take(place, one, now)
 
@@ -210,7 +210,7 @@ class Correlator:
     # remembering
 
     def _run(self, key: JobKey) -> _Run:
-        name = (key.namespace, key.job)
+        name = key.name
         if name not in self._runs:
             self._runs[name] = _Run(replace(key, run="", attempt=None))
             saved = self.recall(*name)
@@ -377,6 +377,11 @@ class Correlator:
             window.key, window.world_size, window.ranks_heard, window.roster.nodes, self._of(run, _attempt_of(window.key)), context
         )
 
+    def attempts_of(self, namespace: str, job: str) -> tuple[Attempt, ...]:
+        """Return the attempts of one job; those of all jobs can take long."""
+        run = self._runs.get((namespace, job))
+        return self._attempts(run) if run is not None else ()
+
     # coming and going
 
     def runs(self, names: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Any]:
@@ -422,7 +427,7 @@ class Correlator:
         from firstfault.correlate.state import load_run
 
         run = load_run(saved, _Run)
-        name = (run.key.namespace, run.key.job)
+        name = run.key.name
         self._runs[name] = run
         for place, words in run.latest.items():
             self._spoken[words.stream].add((name, place))

@@ -16,7 +16,7 @@ from firstfault.errors import BrokerError
 from firstfault.kafka.compacted import load_latest, pack
 from firstfault.kafka.options import Own, SourceOptions
 from firstfault.kafka.source import KafkaSource, Session
-from firstfault.model import Change, Incident
+from firstfault.model import Change, Incident, JobName
 from firstfault.sources.base import News
 from firstfault.store.codec import from_plain, to_plain
 from firstfault.transport import wire
@@ -25,15 +25,14 @@ INCIDENT_SCHEMA = "firstfault.incident/1"
 MOST_KNOWN = 200_000  # ids of observations by which repeats are counted
 MOST_COLLATERAL = 500  # followers of an incident that its record names
 KEPT_SECS = 86_400.0  # incidents that ended longer ago are not taken up by the next correlator
-Name = tuple[str, str]  # namespace and job
 
 
 class Jobs(Protocol):
     """The correlator behind: its jobs can be taken up, written down and let go. Each call waits for the pipeline's thread."""
 
     def take_up(self, states: Sequence[Mapping[str, Any]], incidents: Sequence[Incident]) -> None: ...
-    def states(self, names: Iterable[Name]) -> list[tuple[Name, dict[str, Any]]]: ...
-    def let_go(self, names: Iterable[Name] | None) -> None: ...
+    def states(self, names: Iterable[JobName]) -> list[tuple[JobName, dict[str, Any]]]: ...
+    def let_go(self, names: Iterable[JobName] | None) -> None: ...
 
 
 @dataclass(slots=True)
@@ -45,8 +44,8 @@ class _Partition:
     next: int = 0
     committed: int = -1
     generation: int = 0
-    names: set[Name] = field(default_factory=set)
-    dirty: set[Name] = field(default_factory=set)
+    names: set[JobName] = field(default_factory=set)
+    dirty: set[JobName] = field(default_factory=set)
 
     @property
     def moved(self) -> bool:
@@ -80,7 +79,7 @@ class _EventsSession(Session):
 
     def __init__(self, source: EventsSource, options: SourceOptions, own: Own, pool: ThreadPoolExecutor) -> None:
         super().__init__(source, options, own, pool)
-        self._places: dict[Name, TopicPartition] = {}
+        self._places: dict[JobName, TopicPartition] = {}
         self._recent: OrderedDict[str, None] = OrderedDict()
 
     def _needed(self) -> tuple[str, ...]:
@@ -98,7 +97,7 @@ class _EventsSession(Session):
         for record, detail in poison:
             await self._bury(record, "wrong-schema", detail)
         place = TopicPartition(reader.topic, reader.partition)
-        names = {(one.noun.job.namespace, one.noun.job.job) for one in received}
+        names = {one.noun.job.name for one in received}
         reader.names |= names
         reader.dirty |= names
         self._places.update(dict.fromkeys(names, place))
@@ -155,7 +154,7 @@ class _EventsSession(Session):
         while changes:
             change = changes.popleft()
             key = change.incident.key
-            name = (key.namespace, key.job)
+            name = key.name
             place = self._places.get(name)
             if place is None or place not in self._readers:
                 continue  # somebody else's by now, who comes to the same
@@ -182,7 +181,7 @@ class _EventsSession(Session):
     # assignments
 
     async def _give_up(self, places: Sequence[TopicPartition]) -> None:
-        names: set[Name] = set()
+        names: set[JobName] = set()
         for place in places:
             reader = self._readers.get(place)
             names |= reader.names if reader is not None else set()
@@ -230,10 +229,10 @@ def read(value: bytes) -> Incident:
     return from_plain(Incident, plain["incident"])
 
 
-def _key(name: Name) -> str:
+def _key(name: JobName) -> str:
     return f"job/{name[0]}/{name[1]}"
 
 
-def _name(key: str) -> Name | None:
+def _name(key: str) -> JobName | None:
     parts = key.split("/", 2)
     return (parts[1], parts[2]) if len(parts) == 3 else None

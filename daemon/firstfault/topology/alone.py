@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from firstfault.model import Attempt, Incident
+from firstfault.topology.wholeness import attempt_of
 
 SET_UP = "send findings to a correlator (transport.http.targets), or set role: both"
 MOST_NAMED = 5
@@ -12,7 +13,7 @@ MOST_NAMED = 5
 
 def why_held(incident: Incident, attempts: Sequence[Attempt]) -> str:
     """Say why an incident of one of these attempts pages nobody; "" where every rank of it is heard here."""
-    attempt = next((one for one in attempts if one.key == incident.key), None)
+    attempt = attempt_of(incident, attempts)
     if attempt is None or attempt.world_size is None:
         return f"it is not known how many ranks the job has, and only some may be heard here; {SET_UP}"
     missing = sorted(set(range(attempt.world_size)) - set(attempt.ranks_heard))

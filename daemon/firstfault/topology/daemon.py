@@ -330,7 +330,7 @@ class Daemon:
 
     def _why_held(self, incident: Incident) -> str:
         """Say why nobody is paged; called from the pipeline's thread, which the attempts belong to."""
-        return why_held(incident, self._worker.machine.attempts_of(incident.key.namespace, incident.key.job))
+        return why_held(incident, self._worker.machine.attempts_of(*incident.key.name))
 
     def _look_up(self, name: str) -> Incident | None:
         try:

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from firstfault.detect.conditions import pending
-from firstfault.model import Attempt, Event, Incident, Observation
+from firstfault.model import Attempt, Event, Incident, JobName, Observation
 from firstfault.rules.catalogue import Entry
 from firstfault.store import Fix
 from firstfault.topology.mileage import Course, Mileage, plain
 from firstfault.topology.spans import Span, clean_words, read_span
 
-Job = tuple[str, str]  # namespace, name
 MOST_JOBS = 10_000  # followed for fixes at once
 MOST_RESETS = 32
 SLACK_SECS = 60.0  # between an incident's first fault and the first line of its failure
@@ -54,8 +53,8 @@ class FixWatch:
         self._family = family
         self._happenings = happenings
         self._watched: dict[int, _Watched] = {}  # by the number of the declaration
-        self._courses: dict[Job, Course] = {}
-        self._meant: dict[Job, list[_Watched]] = {}
+        self._courses: dict[JobName, Course] = {}
+        self._meant: dict[JobName, list[_Watched]] = {}
         self._changed: set[int] = set()
 
     def refresh(self, fixes: Iterable[Fix], attempts: Iterable[Attempt] = ()) -> None:
@@ -90,7 +89,7 @@ class FixWatch:
         if not self._watched:
             return
         for one in observations:
-            job = (one.job.namespace, one.job.job)
+            job = one.job.name
             watched = self._whose(job)
             if not watched:
                 continue
@@ -101,7 +100,7 @@ class FixWatch:
             if isinstance(one, Event):
                 self._seen(watched, one, now)
 
-    def _whose(self, job: Job) -> list[_Watched]:
+    def _whose(self, job: JobName) -> list[_Watched]:
         known = self._meant.get(job)
         if known is None:
             if len(self._meant) > MOST_JOBS:
@@ -110,7 +109,7 @@ class FixWatch:
             known = self._meant[job] = [one for one in self._watched.values() if one.meant(job[0], family)]
         return known
 
-    def _course(self, job: Job, watched: list[_Watched]) -> Course | None:
+    def _course(self, job: JobName, watched: list[_Watched]) -> Course | None:
         course = self._courses.get(job)
         if course is None:
             if len(self._courses) >= MOST_JOBS:
@@ -125,7 +124,7 @@ class FixWatch:
         return frozenset(name for symptom in symptoms for either in symptom.context for name in either.split("|"))
 
     def _know(self, attempt: Attempt) -> None:
-        job = (attempt.key.namespace, attempt.key.job)
+        job = attempt.key.name
         watched = self._whose(job)
         course = self._course(job, watched) if watched else None
         if course is not None:
@@ -160,7 +159,7 @@ class FixWatch:
     def fix_of(self, incident: Incident) -> Fix | None:
         """Return the declared fix that an incident speaks against: the newest one declared before it happened."""
         key, at = incident.key, _happened(incident)
-        found = [one for one in self._whose((key.namespace, key.job)) if one.fix.fingerprint == incident.fingerprint]
+        found = [one for one in self._whose(key.name) if one.fix.fingerprint == incident.fingerprint]
         older = [one.fix for one in found if at is None or at > one.fix.declared]
         return max(older, key=lambda fix: fix.declared, default=None)
 

@@ -47,8 +47,7 @@ class Machine(Pipeline):
 
     def attempts_of(self, namespace: str, job: str) -> tuple[Attempt, ...]:
         """Return the attempts of one job; those of all jobs can take long."""
-        run = self.correlator._runs.get((namespace, job))
-        return self.correlator._attempts(run) if run is not None else ()
+        return self.correlator.attempts_of(namespace, job)
 
     def troubles(self) -> Mapping[tuple[str, str], str]:
         """Return the jobs whose verdict a fault of ours kept from being reached, and the fault."""

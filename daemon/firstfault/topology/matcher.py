@@ -7,8 +7,8 @@ from typing import Any
 
 from firstfault.config import Config
 from firstfault.correlate.evidence import is_evidence
-from firstfault.matching import Matching, Settings
-from firstfault.model import Attempt, Batch, Change, Event, Findings, Observation, Stream
+from firstfault.matching import Matching, Reads, Settings
+from firstfault.model import Attempt, Batch, Change, Event, Findings, JobName, Observation, Stream
 from firstfault.rules.catalogue import RuleSet
 from firstfault.telemetry.jobs import Pulse
 from firstfault.topology.machine import Machine
@@ -17,29 +17,18 @@ from firstfault.topology.machine import build as build_machine
 CLOSE_LOOK_SECS = 120.0  # how long after a fault the speakers of its job are summed up more often
 CLOSEST_SECS = 1.0
 MOST_AT_ONCE = 1_000  # streams that are summed up between two batches
-Name = tuple[str, str]  # namespace and job
 
 
-class Matcher:
+class Matcher(Reads):
     """Serve the pipeline's thread as `Machine` does, without a correlator behind it."""
 
     def __init__(self, rules: RuleSet, settings: Settings | None = None) -> None:
         self.matching = Matching(rules, settings)
         self._found: list[Findings] = []
         self._events: list[Event] = []
-        self._faults: dict[Name, float] = {}  # jobs with a fault of late, and when one was last found
+        self._faults: dict[JobName, float] = {}  # jobs with a fault of late, and when one was last found
         self._now: float | None = None
         self.heard: Callable[[Sequence[Observation]], None] = _nobody  # of a correlator; nothing is judged here
-
-    @property
-    def rules(self) -> RuleSet:
-        """The entries in use."""
-        return self.matching.rules
-
-    @property
-    def scanner(self) -> Any:
-        """What looks for their patterns."""
-        return self.matching.scanner
 
     def feed(self, batch: Batch) -> list[Change]:
         """Read one batch."""
@@ -72,7 +61,7 @@ class Matcher:
     def recall_by(self, recall: Callable[[str, str], Any]) -> None:
         """Ask for nothing: no job is remembered here."""
 
-    def let_go(self, now: float) -> dict[Name, Any]:
+    def let_go(self, now: float) -> dict[JobName, Any]:
         """Return nothing: no job is remembered here."""
         return {}
 
@@ -80,7 +69,7 @@ class Matcher:
         """Return nothing: only a correlator hears all of a job."""
         return []
 
-    def troubles(self) -> Mapping[Name, str]:
+    def troubles(self) -> Mapping[JobName, str]:
         """Return nothing: no verdict is reached here."""
         return {}
 
@@ -110,7 +99,7 @@ class Matcher:
             self._found.append(found)
             self._events += [one for one in found.observations if isinstance(one, Event)]
             if self._now is not None:
-                self._faults.update(((one.job.namespace, one.job.job), self._now) for one in found.observations if is_evidence(one))
+                self._faults.update((one.job.name, self._now) for one in found.observations if is_evidence(one))
         return []
 
 

@@ -11,6 +11,7 @@ from firstfault.model import Attempt, Change, Incident, Observation
 from firstfault.store import IncidentFilter, IncidentRecord, Store, Transaction
 from firstfault.topology.fixwatch import FixWatch
 from firstfault.topology.recall import MOST_EARLIER, context_of, recurrence
+from firstfault.topology.wholeness import attempt_of
 
 SNAPSHOT = "fixes"
 SNAPSHOT_VERSION = 1
@@ -64,7 +65,7 @@ class Memory:
         return replace(change, incident=replace(one, recurrence=recurrence(one, earlier, made_of, then, declared))), made_of
 
     def _attempt(self, one: Incident) -> Attempt | None:
-        found = next((attempt for attempt in self._attempts(one.key.namespace, one.key.job) if attempt.key == one.key), None)
+        found = attempt_of(one, self._attempts(*one.key.name))
         return self._cover(found) if found else None
 
     def _earlier(self, one: Incident, family: str) -> list[IncidentRecord]:

@@ -8,13 +8,12 @@ from statistics import median
 from typing import Any
 
 from firstfault.correlate.incident import Correlator, Limits
-from firstfault.model import Change, Fact, Findings, Observation, Progress
+from firstfault.model import Change, Fact, Findings, JobName, Observation, Progress
 from firstfault.rules.catalogue import RuleSet
 from firstfault.telemetry.jobs import Pulse
 
 MOST_A_CALL = 2_000  # jobs; the rest wait for the next call
 MOST_SIZES = 10_000  # jobs whose world size is remembered
-Name = tuple[str, str]  # namespace and job
 
 
 class Listening(Correlator):
@@ -22,8 +21,8 @@ class Listening(Correlator):
 
     def __init__(self, rules: RuleSet, limits: Limits | None = None) -> None:
         super().__init__(rules, limits)
-        self._spoke: dict[Name, None] = {}
-        self._sizes: dict[Name, int] = {}
+        self._spoke: dict[JobName, None] = {}
+        self._sizes: dict[JobName, int] = {}
 
     def observe(self, observations: Iterable[Observation], now: float | None = None) -> list[Change]:
         seen = list(observations)
@@ -37,7 +36,7 @@ class Listening(Correlator):
     def last_words(self, summaries: Iterable[Progress], now: float | None = None) -> None:
         told = list(summaries)
         super().last_words(told, now)
-        self._spoke.update(dict.fromkeys((one.job.namespace, one.job.job) for one in told))
+        self._spoke.update(dict.fromkeys(one.job.name for one in told))
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         super().restore(saved)
@@ -55,7 +54,7 @@ class Listening(Correlator):
     def _note_sizes(self, seen: Iterable[Observation]) -> None:
         for one in seen:
             if isinstance(one, Fact) and (size := _size(one)):
-                name = (one.job.namespace, one.job.job)
+                name = one.job.name
                 self._sizes.pop(name, None)
                 self._sizes[name] = size
         while len(self._sizes) > MOST_SIZES:
@@ -67,7 +66,7 @@ def _size(fact: Fact) -> int | None:
     return size if isinstance(size, int) else None
 
 
-def pulse_of(name: Name, told: Collection[Progress], world_size: int | None = None) -> Pulse:
+def pulse_of(name: JobName, told: Collection[Progress], world_size: int | None = None) -> Pulse:
     """Sum up what the speakers of one job were last seen doing."""
     ranks = {one.who.rank for one in told if one.who.rank is not None and not one.who.agent}
     # Files of torchrun name local ranks, their lines global ones: the same processes, so that neither may be added to the other.

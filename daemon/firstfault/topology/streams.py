@@ -10,7 +10,7 @@ from firstfault.config import Config
 from firstfault.correlate.state import dump_run
 from firstfault.detect.scanner import AnyScanner
 from firstfault.errors import StoreError
-from firstfault.model import Change, Incident
+from firstfault.model import Change, Incident, JobName
 from firstfault.rules.catalogue import RuleSet
 from firstfault.sources.base import Handover, Source
 from firstfault.store import Store
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from firstfault.kafka.events import EventsSource
 
 WAIT_SECS = 600.0  # for the pipeline's thread, which may be judging a large job
-Name = tuple[str, str]  # namespace and job
 
 
 def kafka_sources(
@@ -103,23 +102,23 @@ class LentJobs:
         except StoreError:
             return
 
-    def states(self, names: Iterable[Name]) -> list[tuple[Name, dict[str, Any]]]:
+    def states(self, names: Iterable[JobName]) -> list[tuple[JobName, dict[str, Any]]]:
         """Return the states of jobs as plain values."""
         wanted = set(names)
 
-        def work() -> list[tuple[Name, dict[str, Any]]]:
+        def work() -> list[tuple[JobName, dict[str, Any]]]:
             runs = self._worker.machine.correlator.runs(wanted)  # type: ignore[union-attr]
             return [(name, dump_run(run)) for name, run in runs.items()]
 
         return self._worker.ask(work).result(WAIT_SECS)
 
-    def let_go(self, names: Iterable[Name] | None) -> None:
+    def let_go(self, names: Iterable[JobName] | None) -> None:
         """Forget jobs, all of them where none are named; their alerts are repeated no more, and not resolved either."""
         wanted = None if names is None else set(names)
 
         def work() -> None:
             gone = self._worker.machine.correlator.drop(wanted)  # type: ignore[union-attr]
-            known = [one.id for one in self._ledger.active() if wanted is None or (one.key.namespace, one.key.job) in wanted]
+            known = [one.id for one in self._ledger.active() if wanted is None or one.key.name in wanted]
             self._ledger.forget(known)
             self._left([*gone, *known])
 

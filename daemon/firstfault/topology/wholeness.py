@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from firstfault.model import Attempt, Change
+from firstfault.model import Attempt, Change, Incident
 
 
 def marked(change: Change, attempts: Callable[[str, str], Iterable[Attempt]]) -> Change:
     """Return a change whose incident says whether ranks of its attempt are known of which nothing is read here."""
     one = change.incident
-    attempt = next((attempt for attempt in attempts(one.key.namespace, one.key.job) if attempt.key == one.key), None)
+    attempt = attempt_of(one, attempts(*one.key.name))
     partial = attempt is not None and not whole(attempt)
     return change if partial == one.partial else replace(change, incident=replace(one, partial=partial))
+
+
+def attempt_of(incident: Incident, attempts: Iterable[Attempt]) -> Attempt | None:
+    """Return the one of a job's attempts that an incident happened in."""
+    return next((one for one in attempts if one.key == incident.key), None)
 
 
 def whole(attempt: Attempt) -> bool:
