@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from firstfault.config import Config
-    from firstfault.kafka.connect import Finding
-    from firstfault.transport.connect import Tried
+    from firstfault.transport.tried import Tried
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +60,7 @@ def _connects(config: Config) -> bool:
         return True
     import asyncio
 
-    found: list[Tried | Finding] = []
+    found: list[Tried] = []
     if http is not None:
         from firstfault.transport import connect as correlators
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from aiokafka import TopicPartition
@@ -18,20 +17,13 @@ from firstfault.kafka.clients import Access
 from firstfault.kafka.configured import connection, own_topics, source_options
 from firstfault.kafka.options import Own, SourceOptions
 from firstfault.kafka.topics import Wanted, config_of, described, ensure, wanted
+from firstfault.transport.tried import Tried
 
 _ANSWER_SECS = 20.0
 _SHORT_SECS = 86_400.0  # raw logs that are kept less long are worth a word
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was tried."""
-
-    fine: bool
-    text: str
-
-
-async def check(config: Config) -> list[Finding]:
+async def check(config: Config) -> list[Tried]:
     """Try connection, topics and permissions for what a configuration does; changes nothing but creating topics where that is allowed."""
     access = Access(connection(config.kafka))
     admin = access.admin()
@@ -39,8 +31,8 @@ async def check(config: Config) -> list[Finding]:
         await asyncio.wait_for(admin.start(), _ANSWER_SECS)
     except (KafkaError, OSError, TimeoutError, BrokerError) as error:
         brokers = ", ".join(config.kafka.bootstrap_servers)
-        return [Finding(False, f"{brokers}: cannot connect: {type(error).__name__}: {error}; check addresses, tls and sasl")]
-    found = [Finding(True, f"connected to {', '.join(config.kafka.bootstrap_servers)}")]
+        return [Tried(False, f"{brokers}: cannot connect: {type(error).__name__}: {error}; check addresses, tls and sasl")]
+    found = [Tried(True, f"connected to {', '.join(config.kafka.bootstrap_servers)}")]
     try:
         found += await _own_topics(admin, config, own_topics(config.kafka))
         for source in config.sources.kafka:
@@ -68,7 +60,7 @@ def _written(config: Config, own: Own) -> list[Wanted]:
     return [one for one in wanted(own) if one.name in names]
 
 
-async def _own_topics(admin: Any, config: Config, own: Own) -> list[Finding]:
+async def _own_topics(admin: Any, config: Config, own: Own) -> list[Tried]:
     names = set(_used(config, own))
     found = []
     for one in wanted(own):
@@ -77,80 +69,91 @@ async def _own_topics(admin: Any, config: Config, own: Own) -> list[Finding]:
         try:
             await ensure(admin, [one], own)
         except BrokerError as error:
-            found.append(Finding(False, str(error)))
+            found.append(Tried(False, str(error)))
         except KafkaError as error:
-            found.append(Finding(False, f"topic {one.name}: {type(error).__name__}: {error}"))
+            found.append(Tried(False, f"topic {one.name}: {type(error).__name__}: {error}"))
         else:
             kept = "compacted" if one.compacted else f"kept {int(one.config['retention.ms']) // 3_600_000} h where we created it"
-            found.append(Finding(True, f"topic {one.name}: there, {kept}"))
+            found.append(Tried(True, f"topic {one.name}: there, {kept}"))
     return found
 
 
-async def _raw_topics(access: Access, admin: Any, options: SourceOptions) -> list[Finding]:
+async def _raw_topics(access: Access, admin: Any, options: SourceOptions) -> list[Tried]:
     names = list(options.topics)
     if options.pattern is not None:
         listed = [name for name in await admin.list_topics() if re.fullmatch(options.pattern, name)]
         names += listed
         if not listed:
-            return [Finding(False, f"no topic matches {options.pattern!r} yet, or none may be described; grant Describe")]
+            return [Tried(False, f"no topic matches {options.pattern!r} yet, or none may be described; grant Describe")]
     try:
         sizes = await described(admin, names)
     except BrokerError as error:
-        return [Finding(False, str(error))]
-    found = [
-        Finding(False, f"topic {name}: is not there; create it, or correct sources.kafka.topics") for name in names if name not in sizes
-    ]
+        return [Tried(False, str(error))]
+    found = [Tried(False, f"topic {name}: is not there; create it, or correct sources.kafka.topics") for name in names if name not in sizes]
     for name, count in sizes.items():
         kept = (await config_of(admin, name)).get("retention.ms", "")
         short = kept.isdigit() and int(kept) < _SHORT_SECS * 1000
         words = f", kept only {int(kept) / 3_600_000:.1f} h: a longer stop loses records" if short else ""
         found += [
             await _readable(access, name),
-            Finding(True, f"topic {name}: {count} partitions, so at most {count} matchers share it{words}"),
+            Tried(True, f"topic {name}: {count} partitions, so at most {count} matchers share it{words}"),
         ]
         found.append(await _group(access, options.membership.group, name))
     return found
 
 
-async def _readable(access: Access, topic: str) -> Finding:
+async def _readable(access: Access, topic: str) -> Tried:
     consumer = access.consumer(auto_offset_reset="earliest")
     place = TopicPartition(topic, 0)
-    try:
+
+    async def read() -> None:
         await consumer.start()
         consumer.assign([place])
         await asyncio.wait_for(consumer.end_offsets([place]), _ANSWER_SECS)
         await asyncio.wait_for(consumer.getmany(place, timeout_ms=500, max_records=1), _ANSWER_SECS)
-    except (KafkaError, TimeoutError) as error:
-        return Finding(False, f"topic {topic}: cannot be read: {type(error).__name__}: {error}; grant Read on the topic")
-    finally:
-        with suppress(Exception):
-            await consumer.stop()
-    return Finding(True, f"topic {topic}: can be read")
+
+    fault = await _fault(consumer, read)
+    if fault:
+        return Tried(False, f"topic {topic}: cannot be read: {fault}; grant Read on the topic")
+    return Tried(True, f"topic {topic}: can be read")
 
 
-async def _group(access: Access, group: str, topic: str) -> Finding:
+async def _group(access: Access, group: str, topic: str) -> Tried:
     consumer = access.consumer(group_id=group, auto_offset_reset="earliest")
-    try:
+    place = TopicPartition(topic, 0)
+
+    async def ask() -> None:
         await consumer.start()
-        consumer.assign([TopicPartition(topic, 0)])  # asks for offsets without joining, so that members at work are not disturbed
-        await asyncio.wait_for(consumer.committed(TopicPartition(topic, 0)), _ANSWER_SECS)
-    except (KafkaError, TimeoutError) as error:
-        return Finding(False, f"group {group}: cannot be used: {type(error).__name__}: {error}; grant Read on the group")
-    finally:
-        with suppress(Exception):
-            await consumer.stop()
-    return Finding(True, f"group {group}: can be used for {topic}")
+        consumer.assign([place])  # asks for offsets without joining, so that members at work are not disturbed
+        await asyncio.wait_for(consumer.committed(place), _ANSWER_SECS)
+
+    fault = await _fault(consumer, ask)
+    if fault:
+        return Tried(False, f"group {group}: cannot be used: {fault}; grant Read on the group")
+    return Tried(True, f"group {group}: can be used for {topic}")
 
 
-async def _writable(access: Access, one: Wanted) -> Finding:
+async def _writable(access: Access, one: Wanted) -> Tried:
     """Write a record without a value, which every reader passes over."""
     producer = access.producer()
-    try:
+
+    async def write() -> None:
         await asyncio.wait_for(producer.start(), _ANSWER_SECS)
         await asyncio.wait_for(producer.send_and_wait(one.name, None, b"firstfault-check", partition=0), _ANSWER_SECS)
+
+    fault = await _fault(producer, write)
+    if fault:
+        return Tried(False, f"topic {one.name}: cannot be written: {fault}; grant Write and IdempotentWrite")
+    return Tried(True, f"topic {one.name}: can be written")
+
+
+async def _fault(client: Any, work: Callable[[], Awaitable[None]]) -> str:
+    """Do something with a client and close it; return what went wrong, "" where nothing did."""
+    try:
+        await work()
     except (KafkaError, TimeoutError) as error:
-        return Finding(False, f"topic {one.name}: cannot be written: {type(error).__name__}: {error}; grant Write and IdempotentWrite")
+        return f"{type(error).__name__}: {error}"
     finally:
         with suppress(Exception):
-            await producer.stop()
-    return Finding(True, f"topic {one.name}: can be written")
+            await client.stop()
+    return ""

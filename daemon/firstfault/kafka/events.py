@@ -89,11 +89,11 @@ class _EventsSession(Session):
         return self._own.state
 
     async def _open(self) -> None:
-        await self._aside(lambda: self._source.jobs.let_go(None))
+        await self._aside(self._source.jobs.let_go, None)
         await super()._open()
 
     async def _take(self, reader: Any, records: Sequence[Any]) -> None:
-        received, poison, size = await self._aside(lambda: self._decoded(records))
+        received, poison, size = await self._aside(self._decoded, records)
         for record, detail in poison:
             await self._bury(record, "wrong-schema", detail)
         place = TopicPartition(reader.topic, reader.partition)
@@ -106,7 +106,7 @@ class _EventsSession(Session):
         self._totals.read += size
         self._totals.last = now
         self._happenings.source_read(self._source.name, size)
-        found = await self._aside(lambda: wire.apart(received))
+        found = await self._aside(wire.apart, received)
         if found:
             await self._hand_over(News(found, lambda safe: None, b"", size))
 
@@ -159,7 +159,7 @@ class _EventsSession(Session):
             if place is None or place not in self._readers:
                 continue  # somebody else's by now, who comes to the same
             self._readers[place].dirty.add(name)
-            value = await self._aside(lambda change=change: written(change))  # type: ignore[misc]
+            value = await self._aside(written, change)
             self._letters.append(
                 await self._producer.send(self._own.incidents, value, change.incident.id.encode(), partition=place.partition)
             )
@@ -172,8 +172,8 @@ class _EventsSession(Session):
         waiting: list[Any] = []
         for place, reader in moved:
             names, reader.dirty = reader.dirty, set()
-            states = await self._aside(lambda names=names: self._source.jobs.states(names))  # type: ignore[misc]
-            values = await self._aside(lambda states=states: [(_key(name), pack(state)) for name, state in states])  # type: ignore[misc]
+            states = await self._aside(self._source.jobs.states, names)
+            values = await self._aside(_packed, states)
             self._happenings.kafka_state_written(self._own.state, sum(len(value) for _, value in values))
             waiting += await self._state.save(place.partition, values)
         return waiting
@@ -185,7 +185,7 @@ class _EventsSession(Session):
         for place in places:
             reader = self._readers.get(place)
             names |= reader.names if reader is not None else set()
-        await self._aside(lambda: self._source.jobs.let_go(names))
+        await self._aside(self._source.jobs.let_go, names)
         for name in names:
             self._places.pop(name, None)
 
@@ -193,9 +193,9 @@ class _EventsSession(Session):
         reader = _Partition(place.topic, place.partition)
         states = await self._state.load(place.partition, "job/")
         latest = await load_latest(self._access, self._own.incidents, place.partition)
-        incidents = await self._aside(lambda: self._incidents(latest))
+        incidents = await self._aside(self._incidents, latest)
         start = await self._start_of(place, committed, first, reader)
-        await self._aside(lambda: self._source.jobs.take_up(list(states.values()), incidents))
+        await self._aside(self._source.jobs.take_up, list(states.values()), incidents)
         reader.names = {name for key in states if (name := _name(key)) is not None}
         self._places.update(dict.fromkeys(reader.names, place))
         await self._begin(place, reader, start, committed)
@@ -227,6 +227,10 @@ def read(value: bytes) -> Incident:
     if plain["schema"] != INCIDENT_SCHEMA:
         raise ValueError(f"has the schema {plain['schema']!r}; expected {INCIDENT_SCHEMA!r}")
     return from_plain(Incident, plain["incident"])
+
+
+def _packed(states: Sequence[tuple[JobName, dict[str, Any]]]) -> list[tuple[str, bytes]]:
+    return [(_key(name), pack(state)) for name, state in states]
 
 
 def _key(name: JobName) -> str:

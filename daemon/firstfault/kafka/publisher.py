@@ -17,7 +17,7 @@ from firstfault.clock import Clock
 from firstfault.errors import BrokerError
 from firstfault.kafka.clients import Access
 from firstfault.kafka.options import Connection, Own
-from firstfault.kafka.topics import ensure, wanted
+from firstfault.kafka.topics import ensure_named
 from firstfault.transport.base import PublisherStatus
 from firstfault.transport.wire import Item
 
@@ -124,12 +124,7 @@ class KafkaPublisher:
         self._failing = error
 
     async def _open(self, access: Access) -> AIOKafkaProducer:
-        admin = access.admin()
-        await admin.start()
-        try:
-            await ensure(admin, [one for one in wanted(self._own) if one.name == self._own.events], self._own)
-        finally:
-            await admin.close()
+        await ensure_named(access, self._own, (self._own.events,))
         producer = access.producer(linger_ms=5, max_batch_size=256 * 1024)
         await producer.start()
         return producer

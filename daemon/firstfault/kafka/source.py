@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, TypeVarTuple, Unpack
 from zlib import crc32
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
@@ -25,12 +25,14 @@ from firstfault.kafka.compacted import Compacted, pack
 from firstfault.kafka.deadletter import letter
 from firstfault.kafka.options import Own, SourceOptions
 from firstfault.kafka.reader import PartitionReader, Taken
-from firstfault.kafka.topics import ensure, wanted
+from firstfault.kafka.topics import ensure_named
 from firstfault.model import Findings
 from firstfault.rules.catalogue import RuleSet
+from firstfault.sources.answers import answered_elsewhere
 from firstfault.sources.base import News, SourceStatus, StoppedError
 
 T = TypeVar("T")
+Given = TypeVarTuple("Given")
 FIRST_WAIT_SECS, MAX_WAIT_SECS = 1.0, 30.0
 POLL_MS = 200
 _GC_ALLOCATIONS = 50_000  # between two looks of the garbage collector: a batch of records is that many objects, none of them garbage
@@ -229,12 +231,7 @@ class Session(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def _open(self) -> None:
         options, member = self._options, self._options.membership
-        admin = self._access.admin()
-        await admin.start()
-        try:
-            await ensure(admin, [one for one in wanted(self._own) if one.name in self._needed()], self._own)
-        finally:
-            await admin.close()
+        await ensure_named(self._access, self._own, self._needed())
         self._producer = self._access.producer(linger_ms=10)
         await self._producer.start()
         self._state = Compacted(self._access, self._producer, self._state_topic())
@@ -282,7 +279,7 @@ class Session(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def _take(self, reader: PartitionReader, records: Sequence[Any]) -> None:
         began, now = time.monotonic(), self._clock.now()
-        taken: Taken = await self._aside(lambda: reader.take(records, now))
+        taken: Taken = await self._aside(reader.take, records, now)
         self._totals.read += taken.bytes
         self._totals.last = now
         self._happenings.source_read(self._source.name, taken.bytes)
@@ -307,11 +304,11 @@ class Session(ConsumerRebalanceListener):  # type: ignore[misc]
             await self._hand_over(News(found, lambda safe: None, b"", size))
 
     async def _hand_over(self, news: News) -> None:
-        await self._aside(lambda: self._source._receiver.news(news))
+        await self._aside(self._source._receiver.news, news)
 
-    async def _aside(self, work: Callable[[], T]) -> T:
+    async def _aside(self, work: Callable[[Unpack[Given]], T], *given: *Given) -> T:
         """Work in the matching thread, so that heartbeats go on."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work, *given)
 
     # chores
 
@@ -345,7 +342,7 @@ class Session(ConsumerRebalanceListener):  # type: ignore[misc]
     async def _each(self, work: Callable[[PartitionReader], list[Findings]]) -> None:
         async with self._busy:
             for reader in list(self._readers.values()):
-                found = await self._aside(lambda reader=reader: work(reader))  # type: ignore[misc]
+                found = await self._aside(work, reader)
                 await self._tell(found) if found else None
 
     async def _use_rules(self) -> None:
@@ -354,7 +351,7 @@ class Session(ConsumerRebalanceListener):  # type: ignore[misc]
             self._rules = (rules, scanner)
             async with self._busy:
                 for reader in self._readers.values():
-                    await self._aside(lambda reader=reader: reader.use(rules, scanner))  # type: ignore[misc]
+                    await self._aside(reader.use, rules, scanner)
 
     def _measure(self, consumer: AIOKafkaConsumer) -> None:
         total = 0
@@ -408,7 +405,7 @@ class Session(ConsumerRebalanceListener):  # type: ignore[misc]
         group = self._options.membership.group
         waiting: list[Awaitable[Any]] = []
         for place, reader in moved:
-            values = await self._aside(lambda reader=reader: _packed(group, reader))  # type: ignore[misc]
+            values = await self._aside(_packed, group, reader)
             self._happenings.kafka_state_written(self._own.readers, sum(len(value or b"") for _, value in values))
             waiting += await self._state.save(self._partition_of(place), values)
         return waiting
@@ -428,13 +425,7 @@ class Session(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def _barrier(self, secs: float) -> bool:
         """Ask once."""
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[bool] = loop.create_future()
-
-        def done(safe: bool) -> None:
-            with suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(lambda: answer.done() or answer.set_result(safe))
-
+        answer, done = answered_elsewhere()
         await self._hand_over(News((), done))
         try:
             return await asyncio.wait_for(answer, secs)
@@ -488,7 +479,7 @@ class Session(ConsumerRebalanceListener):  # type: ignore[misc]
         if reader.generation == int(about.get("generation", 0)):
             fitting = [state for state in states.values() if state.get("generation") == reader.generation]
             now = self._clock.now()
-            await self._aside(lambda: reader.restore(fitting, now, self._happenings.kafka_state_unread))
+            await self._aside(reader.restore, fitting, now, self._happenings.kafka_state_unread)
         await self._begin(place, reader, start, committed)
 
     async def _begin(self, place: TopicPartition, reader: PartitionReader, start: int, committed: int | None) -> None:

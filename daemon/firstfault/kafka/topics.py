@@ -13,6 +13,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, for_code
 
 from firstfault.errors import BrokerError
+from firstfault.kafka.clients import Access
 from firstfault.kafka.options import Own
 
 _APPEAR_SECS = 20.0
@@ -61,6 +62,17 @@ async def ensure(admin: AIOKafkaAdminClient, topics: Iterable[Wanted], own: Own)
     faults = [fault for one in topics for fault in await _faults(admin, one, found[one.name])]
     if faults:
         raise BrokerError("; ".join(faults))
+
+
+async def ensure_named(access: Access, own: Own, names: Iterable[str]) -> None:
+    """Create or check those of our topics that are named, over a connection of its own."""
+    needed = set(names)
+    admin = access.admin()
+    await admin.start()
+    try:
+        await ensure(admin, [one for one in wanted(own) if one.name in needed], own)
+    finally:
+        await admin.close()
 
 
 async def described(admin: AIOKafkaAdminClient, names: list[str]) -> dict[str, int]:

@@ -13,8 +13,9 @@ from firstfault.store import Store
 from firstfault.telemetry import Telemetry
 from firstfault.topology.streams import kafka_publisher
 from firstfault.transport.base import Publisher
-from firstfault.transport.http import PATH, HttpPublisher, Options
+from firstfault.transport.http import HttpPublisher, Options
 from firstfault.transport.spool import Spool
+from firstfault.transport.wire import PATH
 
 NAME = "matcher"
 

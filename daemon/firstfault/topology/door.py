@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Literal, Protocol
 
 from firstfault.config import Config
 from firstfault.config.secrets import read_secret
 from firstfault.errors import DeliveryError
+from firstfault.sources.answers import answered_elsewhere
 from firstfault.sources.base import Handover, News
 from firstfault.transport import wire
 
@@ -55,13 +55,7 @@ class Door:
         handover = self._handover()
         if handover is None:
             return "failed"
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[bool] = loop.create_future()
-
-        def done(stored: bool) -> None:
-            with suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(lambda: answer.done() or answer.set_result(stored))
-
+        answer, done = answered_elsewhere()
         if not handover.offer(News(wire.apart(received), done, lines, len(lines))):
             return "full"
         try:

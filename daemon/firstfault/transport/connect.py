@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 
 from firstfault.config.transport import CorrelatorTarget, HttpTransport
 from firstfault.errors import DeliveryError
 from firstfault.sinks.http import Access, HttpPoster, public_url
-from firstfault.transport.http import CONTENT_TYPE, PATH
-
-
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """What came of one try."""
-
-    fine: bool
-    text: str  # what was tried, and what to do where it failed
+from firstfault.transport.tried import Tried
+from firstfault.transport.wire import CONTENT_TYPE, PATH
 
 
 async def check(http: HttpTransport) -> list[Tried]:

@@ -20,10 +20,8 @@ from firstfault.sinks.patience import Patience
 from firstfault.store.records import Spooled
 from firstfault.transport.base import PublisherStatus
 from firstfault.transport.spool import Spool
-from firstfault.transport.wire import Item
+from firstfault.transport.wire import CONTENT_TYPE, Item
 
-PATH = "/api/v1/events"
-CONTENT_TYPE = "application/x-ndjson"
 MOST_ITEMS = 5_000  # of one post
 IDLE_SECS = 1.0  # between two looks for what the disk did not take
 TOO_MUCH = frozenset({400, 413})  # of which a smaller post may find the item that is to blame

@@ -25,6 +25,7 @@ from firstfault.store.plainjson import dump, load
 
 Kind = Literal["event", "fact", "progress", "words", "ended"]
 SCHEMA = "firstfault.observation/"
+PATH, CONTENT_TYPE = "/api/v1/events", "application/x-ndjson"  # of items posted over HTTP, one a line
 VERSION = 1
 # From an older version to the next one; holds the previous version at most. Version 1 is the first.
 UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}

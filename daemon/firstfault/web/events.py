@@ -14,10 +14,9 @@ from aiohttp import hdrs, web
 from firstfault.transport import wire
 from firstfault.web.answers import json_answer
 from firstfault.web.keys import POSTS, SITE
-from firstfault.web.security import EVENTS_PATH, lets_in
+from firstfault.web.security import lets_in
 from firstfault.web.site import Door
 
-CONTENT_TYPE = "application/x-ndjson"
 MOST_NAMED = 5  # refused items that the answer names
 MAX_WINDOW = 8 * 1024**2  # bytes that a zstd frame may ask us to remember
 AGAIN_SECS = {"full": 1, "failed": 5}
@@ -35,7 +34,7 @@ class Read:
 
 def routes() -> list[web.RouteDef]:
     """Return the routes."""
-    return [web.post(EVENTS_PATH, take)]
+    return [web.post(wire.PATH, take)]
 
 
 async def take(request: web.Request) -> web.Response:
@@ -96,9 +95,9 @@ def _turned_away(request: web.Request, door: Door) -> web.Response | None:
         response = json_answer({"error": words}, 401)
         response.headers[hdrs.WWW_AUTHENTICATE] = 'Bearer realm="firstfault"'
         return response
-    if request.content_type != CONTENT_TYPE:
+    if request.content_type != wire.CONTENT_TYPE:
         door.refused("unreadable", 1, "")
-        return json_answer({"error": f"send one item a line with Content-Type: {CONTENT_TYPE}, not {request.content_type}"}, 415)
+        return json_answer({"error": f"send one item a line with Content-Type: {wire.CONTENT_TYPE}, not {request.content_type}"}, 415)
     return None
 
 

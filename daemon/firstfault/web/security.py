@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from firstfault.config import yamlmarks
 from firstfault.errors import ConfigError, Fault
+from firstfault.transport.wire import PATH
 from firstfault.web.keys import SITE
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -37,7 +38,6 @@ SUITES = {
     "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
 }
 MAX_REMEMBERED = 100
-EVENTS_PATH = "/api/v1/events"
 MAX_CREDENTIALS_BYTES = 1024
 
 
@@ -249,7 +249,7 @@ def _bcrypt() -> Any:
 
 def lets_in(request: web.Request) -> bool:
     """Tell whether a matcher shows one of the tokens with which it may post what it found, and nothing else."""
-    if request.path != EVENTS_PATH:
+    if request.path != PATH:
         return False
     scheme, _, token = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
     shown = token.strip().encode("utf-8", "replace")
