@@ -144,7 +144,7 @@ def console(case: Case) -> Case | None:
     guilty = set((case.truth.get("score") or {}).get("ranks") or ())
     for host, found in _by_host(case).items():
         lines = hosts.setdefault(host, [])
-        for number, (local, _attempt, channels) in enumerate(found):
+        for number, (local, channels) in enumerate(found):
             for line in _together(channels):
                 text = line.text if local is None else b"[default" + local.encode() + b"]:" + line.text
                 lines.append((line.at, 0 if f"{host}:{local}" in guilty else number + 1, text))
@@ -155,14 +155,15 @@ def console(case: Case) -> Case | None:
     return replace(case, files=files)
 
 
-def _by_host(case: Case) -> dict[str, list[tuple[str | None, int, list[bytes]]]]:
+def _by_host(case: Case) -> dict[str, list[tuple[str | None, list[bytes]]]]:
+    """Return what the processes of each node wrote, one item an attempt, with their local ranks; None for the launcher."""
     hosts: dict[str, dict[tuple[str | None, int], list[bytes]]] = {}
     for path, data in sorted(case.files.items(), key=lambda one: one[0].endswith("stderr.log")):
         match = _PROCESS.fullmatch(path)
         host = match["host"] if match else path.split("/")[0]
         key = (match["local"], int(match["attempt"])) if match else (None, 0)
         hosts.setdefault(host, {}).setdefault(key, []).append(data)
-    return {host: [(local, attempt, data) for (local, attempt), data in sorted(found.items(), key=str)] for host, found in hosts.items()}
+    return {host: [(local, data) for (local, _), data in sorted(found.items(), key=str)] for host, found in hosts.items()}
 
 
 def _together(channels: list[bytes]) -> Iterator[Line]:

@@ -19,6 +19,7 @@ from prometheus_client import generate_latest
 from firstfault.config import load
 from firstfault.telemetry import Telemetry
 from firstfault.topology.daemon import Daemon
+from tests.loopback import listening
 
 SETTINGS = {
     "FIRSTFAULT_INCIDENTS__SETTLE_QUIET_SECS": "0.4",
@@ -80,17 +81,9 @@ class Alertmanager:
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[Alertmanager]:
-        app = web.Application()
-        app.router.add_post("/api/v2/alerts", self._take)
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        try:
+        async with listening([web.post("/api/v2/alerts", self._take)]) as port:
+            self.url = f"http://127.0.0.1:{port}"
             yield self
-        finally:
-            await runner.cleanup()
 
     def identities(self) -> set[str]:
         """Return the label sets of all alerts, which is what Alertmanager knows them by."""

@@ -18,6 +18,7 @@ from firstfault.errors import RulesError, StateLockedError, UsageError
 from firstfault.sinks.webhook import verified
 from firstfault.store import Store
 from tests.app.living import Alertmanager, living, out_of_memory, stamp, until, write_job
+from tests.loopback import listening
 
 RANK_2 = [2]
 
@@ -379,16 +380,9 @@ class Hook:
 
     @asynccontextmanager
     async def listening(self):
-        app = web.Application()
-        app.router.add_post("/hook", self._take)
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        self.url = f"http://127.0.0.1:{runner.addresses[0][1]}/hook"
-        try:
+        async with listening([web.post("/hook", self._take)]) as port:
+            self.url = f"http://127.0.0.1:{port}/hook"
             yield self
-        finally:
-            await runner.cleanup()
 
     def kinds(self):
         return [one["kind"] for one in self.got]

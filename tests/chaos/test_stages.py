@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +16,16 @@ from tests.chaos.cluster import correlator, matcher, rows, verdicts, wait
 from tests.kafka.rig import fresh
 from tests.services.broker import committed, make_topic, produce
 from tests.services.real import Receiver, StartAlertmanager
-from tests.transport.cluster import Process
+from tests.transport.cluster import Run, running
 
 pytestmark = pytest.mark.timeout(300)
 JOBS = {"llama": (16, 5), "ppo": (8, 2)}
 SEED = int(os.environ.get("CHAOS_SEED", "7"))
-Run = Callable[[Process], Process]
 
 
 @pytest.fixture
 def run() -> Iterator[Run]:
-    """Start processes, and end those that are left."""
-    running: list[Process] = []
-
-    def start(one: Process) -> Process:
-        running.append(one)
-        return one.start()
-
-    yield start
-    for one in running:
-        one.kill()
+    yield from running(signal.SIGKILL)
 
 
 async def raw_topic(bootstrap: str, count: int = 2, steps: int = 120) -> tuple[str, list[Any], int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,25 +11,15 @@ import yaml
 from tests.cluster.nodes import JOB, Node, start_pods
 from tests.deploy.charts import CHART, example, pods
 from tests.services.real import Receiver, StartAlertmanager
-from tests.transport.cluster import Process, correlator, until
+from tests.transport.cluster import Process, Run, correlator, running, until
 
 pytestmark = pytest.mark.timeout(400)
 WORLD = 8
-Run = Callable[[Process], Process]
 
 
 @pytest.fixture
 def run() -> Iterator[Run]:
-    """Start processes, and end those that are left."""
-    running: list[Process] = []
-
-    def start(one: Process) -> Process:
-        running.append(one)
-        return one.start()
-
-    yield start
-    for one in running:
-        one.end()
+    yield from running()
 
 
 def starts(node: Node, rank: int) -> str:

@@ -10,6 +10,8 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.loopback import listening
+
 
 def pod(name: str, uid: str, node: str = "gpu-b", namespace: str = "ml", **more: Any) -> dict[str, Any]:
     """Return a running pod of a JobSet with two GPUs."""
@@ -99,14 +101,6 @@ class StandIn:
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[StandIn]:
         """Serve on loopback."""
-        app = web.Application()
-        app.router.add_get("/api/v1/{kind}", self._answer)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        try:
+        async with listening([web.get("/api/v1/{kind}", self._answer)], shutdown_secs=0.2) as port:
+            self.url = f"http://127.0.0.1:{port}"
             yield self
-        finally:
-            await runner.cleanup()

@@ -20,6 +20,7 @@ from firstfault.sinks.addresses import at_address, look_up, place_of
 from firstfault.sinks.alertmanager import AlertmanagerSink, from_config
 from firstfault.sinks.base import Silence
 from firstfault.sinks.http import Access, HttpPoster
+from tests.loopback import listening
 from tests.sinks.make import advise, change
 
 NAME = "alertmanager.monitoring.svc"
@@ -40,16 +41,8 @@ class Server:
 
     @asynccontextmanager
     async def listening(self, address: str, port: int = 0, context: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
-        app = web.Application()
-        app.router.add_post("/api/v2/alerts", self.take)
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        await web.TCPSite(runner, address, port, ssl_context=context).start()
-        self.port = runner.addresses[0][1]
-        try:
+        async with listening([web.post("/api/v2/alerts", self.take)], address, port, context) as self.port:
             yield self
-        finally:
-            await runner.cleanup()
 
 
 class Names:

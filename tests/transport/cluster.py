@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +81,22 @@ class Process:
 
     def log(self) -> str:
         return (self.folder / "daemon.log").read_text()
+
+
+Run = Callable[[Process], Process]
+
+
+def running(how: signal.Signals = signal.SIGTERM) -> Iterator[Run]:
+    """Be the body of a fixture: start processes, and end those that are left."""
+    started: list[Process] = []
+
+    def start(one: Process) -> Process:
+        started.append(one)
+        return one.start()
+
+    yield start
+    for one in started:
+        one.end(how)
 
 
 def correlator(folder: Path, name: str = "correlator", **config: Any) -> Process:

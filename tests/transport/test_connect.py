@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from aiohttp import web
-
 from firstfault.config.transport import HttpTransport
 from firstfault.transport.connect import check
+from tests.loopback import listening
 from tests.web.rig import serving
 
 
 async def test_every_correlator_is_tried_and_what_is_wrong_is_said(tmp_path) -> None:
     """Let in, not let in, something else that listens, nobody there, and one that is starting."""
-    async with serving(tmp_path) as rig:
+    async with serving(tmp_path) as rig, listening() as other:
         rig.door.known = ("sesame",)
-        other = web.AppRunner(web.Application())
-        await other.setup()
-        await web.TCPSite(other, "127.0.0.1", 0).start()
-        elsewhere = f"http://127.0.0.1:{other.addresses[0][1]}"
+        elsewhere = f"http://127.0.0.1:{other}"
         targets = [(rig.url, "sesame"), (rig.url + "/", "wrong"), (elsewhere, "sesame"), ("http://127.0.0.1:1", "sesame")]
         found = []
         for url, token in targets:
@@ -31,4 +27,3 @@ async def test_every_correlator_is_tried_and_what_is_wrong_is_said(tmp_path) -> 
         rig.door.reason = "state is being restored"
         (starting,) = await check(HttpTransport.model_validate({"targets": [{"url": rig.url, "bearer_token": "sesame"}]}))
         assert "state is being restored" in starting.text
-        await other.cleanup()

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.services.real import Receiver, StartAlertmanager
-from tests.transport.cluster import Process, correlator, matcher, until, write_ranks
+from tests.transport.cluster import Process, Run, correlator, matcher, running, until, write_ranks
 
 pytestmark = pytest.mark.timeout(240)
-Run = Callable[[Process], Process]
 
 
 @pytest.fixture
 def run() -> Iterator[Run]:
-    """Start processes, and end those that are left."""
-    running: list[Process] = []
-
-    def start(one: Process) -> Process:
-        running.append(one)
-        return one.start()
-
-    yield start
-    for one in running:
-        one.end()
+    yield from running()
 
 
 def judged(one: Process) -> list[Any]:
