@@ -61,8 +61,8 @@ def test_an_entry_without_proof_is_refused(tmp_path: Path, change: dict, fault: 
 @pytest.mark.parametrize(
     "change",
     [
-        step(stack="pytorch", code="FSDP(model)", language="python", needs="torch>=2.0", where="api.py"),
-        step(command="export NCCL_DEBUG=INFO", needs="nccl>=2.3", where="env.html"),
+        step(stack="pytorch", code="FSDP(model)", language="python", needs="torch>=2.0", where="api.py", checked="torch 2.0"),
+        step(command="export NCCL_DEBUG=INFO", needs="nccl>=2.3", where="env.html", checked="nccl 2.18"),
         step(command="export CUDA_VISIBLE_DEVICES=0"),
         step(stack="slurm", command="scontrol show job 1"),
         step(stack="pytorch"),
@@ -73,17 +73,27 @@ def test_a_step_that_names_its_package_passes(tmp_path: Path, change: dict) -> N
     assert said(report(tmp_path, {**entry(), **change})) == []
 
 
-def test_an_option_without_its_file_is_refused(tmp_path: Path) -> None:
-    """A package without the file or page that defines the option is a fault."""
-    found = report(tmp_path, {**entry(), **step(command="export NCCL_DEBUG=INFO", needs="nccl>=2.3")})
-    assert said(found) == ["fix step 1 names nccl>=2.3 without where: the file or page that defines the option"]
+@pytest.mark.parametrize(
+    ("known", "fault"),
+    [
+        ({"checked": "nccl 2.18"}, "without where: the file or page that defines the option"),
+        ({"where": "env.html"}, "without checked: the versions in which the option was looked up, or unverified, and why"),
+    ],
+)
+def test_an_option_without_its_source_is_refused(tmp_path: Path, known: dict, fault: str) -> None:
+    """A package without the file that defines the option, or the versions in which somebody looked, is a fault."""
+    found = report(tmp_path, {**entry(), **step(command="export NCCL_DEBUG=INFO", needs="nccl>=2.3", **known)})
+    assert said(found) == [f"fix step 1 names nccl>=2.3 {fault}"]
 
 
-def test_an_option_that_nobody_looked_up_is_a_note(tmp_path: Path) -> None:
-    """A step says in which versions its option was looked up; without that it is told, and counted."""
+def test_an_option_that_could_not_be_looked_up_says_why(tmp_path: Path) -> None:
+    """What nobody could look up is allowed with its reason, told, and not counted as looked up."""
     option = {"command": "export NCCL_DEBUG=INFO", "needs": "nccl>=2.3", "where": "env.html"}
-    found = report(tmp_path, {**entry(), **step(**option)})
-    assert [note.message for note in found.notes] == ["fix step 1 names nccl>=2.3 without checked: the versions in which it was looked up"]
+    found = report(tmp_path, {**entry(), **step(**option, checked="unverified, since its source is closed")})
+    assert said(found) == []
+    assert [note.message for note in found.notes] == [
+        "fix step 1 names nccl>=2.3, which was not looked up: unverified, since its source is closed"
+    ]
     assert (found.steps, found.looked_up) == (1, 0)
     found = report(tmp_path, {**entry(), **step(**option, checked="nccl 2.18.1")})
     assert (found.notes, found.steps, found.looked_up) == ((), 1, 1)

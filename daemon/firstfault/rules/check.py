@@ -58,8 +58,13 @@ def check(folders: Sequence[Path] | None = None, healthy: Iterable[str] | None =
     overlaps, undeclared = _overlaps(rules)
     faults += [*undeclared, *_sentence_faults(rules), *_title_faults(rules), *_alarm_faults(rules, healthy)]
     named = [step for entry in rules.entries.values() for step in _all_steps(entry) if step.needs]
-    looked_up = sum(bool(step.checked) for step in named)
+    looked_up = sum(is_looked_up(step) for step in named)
     return Report(rules, tuple(sorted(set(faults))), tuple(sorted(set(notes))), _counts(rules), overlaps, len(named), looked_up)
+
+
+def is_looked_up(step: Step) -> bool:
+    """Tell whether the step's options were found in their source; `checked: unverified, ...` says why they were not."""
+    return bool(step.checked) and not step.checked.startswith("unverified")
 
 
 def _all_steps(entry: Entry) -> tuple[Step, ...]:
@@ -103,6 +108,9 @@ def _step_faults(entry: Entry) -> Iterator[Fault]:
             yield Fault(entry.file, 0, f"fix step {number} uses {option} without needs: name the package and version that has it")
         if step.needs and not step.where:
             yield Fault(entry.file, 0, f"fix step {number} names {step.needs} without where: the file or page that defines the option")
+        if step.needs and not step.checked:
+            said = "the versions in which the option was looked up, or unverified, and why"
+            yield Fault(entry.file, 0, f"fix step {number} names {step.needs} without checked: {said}")
 
 
 def _named_option(step: Step) -> str:
@@ -115,8 +123,8 @@ def _named_option(step: Step) -> str:
 
 def _notes(entry: Entry) -> Iterator[Fault]:
     for number, step in enumerate(entry.fix.steps, 1):
-        if step.needs and not step.checked:
-            yield Fault(entry.file, 0, f"fix step {number} names {step.needs} without checked: the versions in which it was looked up")
+        if step.needs and step.checked and not is_looked_up(step):
+            yield Fault(entry.file, 0, f"fix step {number} names {step.needs}, which was not looked up: {step.checked}")
     for symptom in entry.symptoms:
         groups = {name for pattern in symptom.any for name in compiled(pattern).groupindex}
         asserted = {name for example in entry.match if example.symptom == symptom.id for name in example.captures}

@@ -152,7 +152,7 @@ class Step(Strict):
     needs: Needs | None = Field(None, description="Package and version in which a named option exists: torch>=2.1.")
     where: Text | None = Field(None, description="File of that package, or page of its documentation, that defines the option.")
     checked: Text | None = Field(
-        None, description="Where the named options were looked up: torch 2.1.2-2.15.0, or a page. Without it they are unverified."
+        None, description="Where the named options were looked up: torch 2.1.2-2.15.0, or a page; or: unverified, and the reason."
     )
     why: Text | None = Field(None, description="Why it works.")
 

@@ -139,7 +139,8 @@ def _needs(step: Step) -> str:
     """Say which package a step's options belong to, where they are defined, and whether that was looked up."""
     if not step.needs:
         return ""
-    looked_up = f"looked up in {step.checked}" if step.checked else "unverified: not looked up in its source"
+    unknown = step.checked.startswith("unverified") or not step.checked
+    looked_up = (step.checked or "unverified") if unknown else f"looked up in {step.checked}"
     return f" Needs {step.needs} ({', '.join(part for part in (step.where, looked_up) if part)})."
 
 
