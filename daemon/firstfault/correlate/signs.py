@@ -13,7 +13,8 @@ from firstfault.correlate.decision import Decision
 from firstfault.correlate.dossier import Dossier
 from firstfault.correlate.suspects import Suspect, labels, of_node, of_rank
 from firstfault.correlate.vitals import stragglers
-from firstfault.correlate.vitals.numbers import Trouble, troubles
+from firstfault.correlate.vitals.curves import ABOVE
+from firstfault.correlate.vitals.numbers import DRIFTING, Trouble, asked_of, series_of, troubles
 from firstfault.correlate.vitals.pace import FEWEST, Pace
 from firstfault.correlate.vitals.series import Series
 from firstfault.correlate.vitals.stragglers import Straggler
@@ -24,7 +25,17 @@ from firstfault.model import Candidate, Clue, Line, Missing, Progress, Verdict
 
 STALLED, SILENT, STRAGGLING = "training-stalled", "rank-silent", "rank-straggling"
 _NUMBERS = frozenset(
-    {"loss-diverging", "loss-spike", "loss-plateau", "grad-overflow-persistent", "gradient-exploding", "throughput-drop", "memory-creep"}
+    {
+        "loss-diverging",
+        "loss-spike",
+        "loss-plateau",
+        DRIFTING,
+        ABOVE,
+        "grad-overflow-persistent",
+        "gradient-exploding",
+        "throughput-drop",
+        "memory-creep",
+    }  # fmt: skip
 )
 FINGERPRINTS = _NUMBERS | {STALLED, SILENT, STRAGGLING}  # of incidents that end when the job is well again
 _MOST_LINES = 6
@@ -214,7 +225,7 @@ def _lasting(window: Window) -> Iterator[Trouble]:
         points = sum(len(one) for one in told.values())
         if points > size:
             best, size = told, points
-    yield from troubles(best)
+    yield from troubles(best, asked_of(window.rules))
 
 
 def _series(dossier: Dossier) -> dict[str, Series]:
@@ -224,7 +235,7 @@ def _series(dossier: Dossier) -> dict[str, Series]:
             for (step, _), value in zip(one.steps, values, strict=False):
                 if value is not None:
                     points.setdefault(name, {})[step] = value
-    return {name: Series(sorted(found.items())) for name, found in points.items()}
+    return {name: series_of(name, sorted(found.items())) for name, found in points.items()}
 
 
 def told_by_nobody(window: Window) -> Missing | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from firstfault.correlate.clocks import median
+from firstfault.correlate.vitals.recent import Recent
 
 SHORTEST_SECS = 30.0  # a stall is never told sooner
 USUAL_STEPS = 6.0  # usual steps that pass without one
@@ -30,8 +31,8 @@ _REMEMBERED = 128
 class Pace:
     """What is known of one job's rhythm. Seconds are those of one clock, whichever; only differences count."""
 
-    gaps: deque[float] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))  # seconds between step lines, without pauses
-    spacings: deque[float] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))  # steps between them
+    gaps: Recent = field(default_factory=lambda: Recent(_REMEMBERED))  # seconds between step lines, without pauses
+    spacings: Recent = field(default_factory=lambda: Recent(_REMEMBERED))  # steps between them
     pauses: dict[str, deque[float]] = field(default_factory=lambda: defaultdict(lambda: deque(maxlen=_MOST)))  # by phase; "": untold
     passed: dict[int, int] = field(default_factory=dict)  # level of round steps -> how many had no pause
     places: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST))  # steps after which untold pauses came
@@ -45,12 +46,12 @@ class Pace:
     @property
     def line_secs(self) -> float:
         """Return the usual seconds between two step lines."""
-        return median(list(self.gaps))
+        return self.gaps.median
 
     @property
     def spacing(self) -> float:
         """Return the usual number of steps between two lines; 1 where steps are not counted up."""
-        return max(1.0, median(list(self.spacings))) if self.spacings else 1.0
+        return max(1.0, self.spacings.median) if len(self.spacings) else 1.0
 
     @property
     def step_secs(self) -> float:
@@ -59,19 +60,21 @@ class Pace:
     def moved(self, step: float, before: float, secs: float, phase: str) -> None:
         """Learn from two step lines in a row: so many seconds apart, with lines that told of a phase between them."""
         self.lines += 1
-        missed = self.known and step - before > 1.5 * self.spacing  # lines between them were not looked at
+        known, spacing = self.known, self.spacing
+        usual = self.line_secs if known else 0.0
+        missed = known and step - before > 1.5 * spacing  # lines between them were not looked at
         if missed:
-            secs *= self.spacing / (step - before)
+            secs *= spacing / (step - before)
         if step > before:
             self.spacings.append(step - before)
             self.made += step - before
         if secs < 0:
             return
         if missed:
-            self.gaps.append(min(secs, 2 * self.line_secs))
+            self.gaps.append(min(secs, 2 * usual))
             return
-        longer = secs - self.line_secs if self.known else 0.0
-        pause = self.known and longer > max(_PAUSE_STEPS * self.step_secs, _PAUSE_SECS)
+        longer, step_secs = (secs - usual, usual / spacing) if known else (0.0, 0.0)
+        pause = known and longer > max(_PAUSE_STEPS * step_secs, _PAUSE_SECS)
         if pause:
             self.pauses[phase].append(secs)
         else:
@@ -79,7 +82,7 @@ class Pace:
         level = self.level(before)
         if level and not phase:
             self.passed[level] = 0 if pause else self.passed.get(level, 0) + 1
-        if pause and not phase and longer > max(_RHYTHM_STEPS * self.step_secs, _RHYTHM_SECS):
+        if pause and not phase and longer > max(_RHYTHM_STEPS * step_secs, _RHYTHM_SECS):
             self.places.append(before)
 
     def level(self, step: float) -> int:
@@ -87,8 +90,9 @@ class Pace:
 
         0 for any other step.
         """
-        fewest = 5 * self.spacing if self.spacing > 1 else 0
-        until = step + self.spacing  # a pause after a step that has no line comes before the next line, too
+        spacing = self.spacing
+        fewest = 5 * spacing if spacing > 1 else 0
+        until = step + spacing  # a pause after a step that has no line comes before the next line, too
         for level in _LEVELS:
             if level >= fewest and until // level > (step - 1) // level:
                 return level * 100 + len(f"{step:.0f}")
@@ -108,7 +112,7 @@ class Pace:
         spread = 1.4826 * median([abs(gap - usual) for gap in self.gaps])
         steps = USUAL_STEPS * self.step_secs * (1 + 3 * spread / usual) if usual else 0.0  # one slow step of an unsteady job is no stall
         wait = max(SHORTEST_SECS, steps) + (usual if self.spacing > 1 else 0.0)
-        wait = max(wait, usual + 10 * spread, 1.5 * max(self.gaps))
+        wait = max(wait, usual + 10 * spread, 1.5 * self.gaps.largest)
         if self.lines < _EARLY_LINES or min(self.made, step) < _EARLY_STEPS:
             wait = max(wait, _EARLY_SECS)
         return max(wait, self._pause(step, phase))

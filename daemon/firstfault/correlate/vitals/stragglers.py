@@ -45,6 +45,8 @@ Told = Mapping[int, Mapping[str, Sequence[float | None]]]  # rank -> name -> new
 
 def find(told: Told, step_secs: float | None, fewest: int = FEWEST_POINTS) -> Straggler | None:
     """Return the stragglers, by the time that shows them most clearly; None where nobody stands apart."""
+    if len(told) < FEWEST_PEERS:
+        return None
     found = [one for name in (*_TIMES, "tokens_per_second") if (one := _by(name, told, step_secs, fewest)) is not None]
     return max(found, key=lambda one: one.cost, default=None)
 

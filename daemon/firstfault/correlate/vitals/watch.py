@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from firstfault.correlate.vitals import stragglers
-from firstfault.correlate.vitals.numbers import Trouble, troubles
+from firstfault.correlate.vitals.curves import Curves
+from firstfault.correlate.vitals.numbers import Asked, Trouble, series_of, troubles
 from firstfault.correlate.vitals.pace import FEWEST_LOOKS, SHORTEST_SECS, Pace
 from firstfault.correlate.vitals.series import Series
 from firstfault.correlate.vitals.stragglers import Straggler
@@ -26,6 +27,7 @@ _MOST_VOICES = 65_536
 _JUMP_SECS = 300.0  # by which a clock that was set makes stamps useless until it is learnt anew
 _OVER = frozenset({"finished", "stopped-outside"})
 _WATCHED = ("grad_norm", "loss_scale", "memory")
+_ALWAYS_KEPT = frozenset({*_WATCHED, "loss", "step_secs"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +92,16 @@ class _Voice:
 class Watch:
     """The vital signs of one job. Feed `take` with summaries as they come, ask `check` now and then."""
 
-    def __init__(self) -> None:
+    def __init__(self, curves: Curves | None = None) -> None:
         self.pace = Pace()
         self.signs = Signs()
+        self.curves = curves if curves is not None else Curves()
+        self.asked: tuple[Asked, ...] = ()  # what entries ask of numbers
         self._voices: dict[tuple[Any, ...], _Voice] = {}
         self._lead: tuple[Any, ...] | None = None
         self._series: dict[str, Series] = {}
         self._over = False
+        self._started = False  # a line told of a start, and no new step was seen since
         self._moved = -math.inf
         self._stirred = -math.inf  # when a pause last showed life
         self._fresh = False  # numbers came since the last check
@@ -151,25 +156,43 @@ class Watch:
         phase: str,
     ) -> None:
         step, stamp, moved = before
+        self._note_start(fresh)
         share = (voice.moved - moved) / len(fresh) if math.isfinite(moved) else -1.0
+        told = [(name, seen.series[name]) for name in _WATCHED if name in seen.series]
         for index, number, at in fresh:
             if step is not None:
                 secs = at - stamp if at is not None and stamp is not None else share
                 self.pace.moved(number, step, secs, phase)
                 if secs > 0 and number > step and self.pace.known and secs < 4 * self.pace.line_secs:
-                    self._point("step_secs", number, secs / (number - step))
+                    self._point("step_secs", number, secs / (number - step), secs)
             step, stamp, phase = number, at, ""
             loss = seen.losses[index] if index < len(seen.losses) else None
             if loss is not None:
                 self._point("loss", number, loss)
-            for name in _WATCHED:
-                value = seen.series[name][index] if name in seen.series else None
-                if value is not None:
+            for name, values in told:
+                if (value := values[index]) is not None:
                     self._point(name, number, value)
+        for name in dict.fromkeys(one.name for one in self.asked):
+            if name not in _ALWAYS_KEPT and name in seen.values:
+                self._point(name, fresh[-1][1], seen.values[name])
         self._fresh = True
 
-    def _point(self, name: str, step: float, value: float) -> None:
-        self._series.setdefault(name, Series()).add(step, value)
+    def _note_start(self, fresh: list[tuple[int, float, float | None]]) -> None:
+        """Begin the numbers anew where a start was told of and the steps go back; steps that only begin a new epoch do not."""
+        known = self._series.get("loss")
+        if self._started and known is not None and known.points and fresh[0][1] <= known.points[-1][0]:
+            self._keep_curve()
+        self._started = False
+
+    def _keep_curve(self) -> None:
+        self.curves.keep(self._series.get("loss"))
+        self._series = {}
+
+    def _point(self, name: str, step: float, value: float, weight: float = 0.0) -> None:
+        known = self._series.get(name)
+        if known is None:
+            known = self._series[name] = series_of(name)
+        known.add(step, value, weight)
 
     def note(self, fact: Fact) -> None:
         """Note what a line states: the job is over, or begins anew."""
@@ -177,9 +200,12 @@ class Watch:
             self._over = True
         elif fact.name == "restart" or (fact.name == "start" and self._over):
             self._begin_anew()
+        elif fact.name == "start":
+            self._started = True
 
     def _begin_anew(self) -> None:
-        self._voices, self._lead, self._series = {}, None, {}
+        self._keep_curve()
+        self._voices, self._lead = {}, None
         self._over, self.signs, self._moved = False, Signs(), -math.inf
 
     def ended(self, streams: Iterable[str]) -> None:
@@ -220,7 +246,9 @@ class Watch:
     def _troubles(self, now: float) -> tuple[Trouble, ...]:
         """Return what is wrong with the numbers; what was told before keeps its words."""
         told = {one.fingerprint: one for one in self.signs.troubles}
-        return tuple(told.get(one.fingerprint) or replace(one, at=now) for one in troubles(self._series))
+        found = troubles(self._series, self.asked)
+        above = self.curves.above(self._series["loss"]) if "loss" in self._series else None
+        return tuple(told.get(one.fingerprint) or replace(one, at=now) for one in (*found, *((above,) if above is not None else ())))
 
     def _late(self, now: float) -> float | None:
         """Return the limit that was exceeded; None where the job is in time, over, or not known well enough."""
@@ -285,7 +313,8 @@ class Watch:
         """Return what was learnt, as plain values; who speaks is seen again soon enough."""
         return {
             "pace": self.pace.state(),
-            "series": {name: one.points for name, one in self._series.items()},
+            "series": {name: one.state() for name, one in self._series.items()},
+            "curves": self.curves.state(),
             "over": self._over,
             "signs": asdict(self.signs),
         }
@@ -293,7 +322,10 @@ class Watch:
     def load(self, saved: Mapping[str, Any]) -> None:
         """Take up `state`."""
         self.pace.load(saved["pace"])
-        self._series = {name: Series([(step, value) for step, value in points]) for name, points in saved["series"].items()}
+        self._series = {name: series_of(name) for name in saved["series"]}
+        for name, one in saved["series"].items():
+            self._series[name].load(one)
+        self.curves.load(saved.get("curves", ()))
         self._over = saved["over"]
         stall, straggler, told = (saved["signs"][name] for name in ("stall", "straggler", "troubles"))
         self.signs = Signs(
