@@ -13,8 +13,11 @@ from firstfault.correlate.attempts import cut
 from firstfault.correlate.evidence import is_evidence
 from firstfault.correlate.pause import uncollected
 from firstfault.correlate.signs import FINGERPRINTS as SIGNS
+from firstfault.correlate.signs import numbers_of
 from firstfault.correlate.suspects import Suspect
 from firstfault.correlate.verdict import Decision, decide_all
+from firstfault.correlate.vitals.curves import Curves
+from firstfault.correlate.vitals.numbers import Asked, asked_of
 from firstfault.correlate.vitals.watch import VOICE_SECS, Signs, Watch
 from firstfault.correlate.window import Window
 from firstfault.model import Attempt, Change, ChangeKind, Ended, Event, Fact, Findings, Incident, JobKey, Observation, Progress
@@ -35,6 +38,7 @@ class Limits:
     world_size: int | None = None
 
 
+_MOST_FAMILIES = 4096  # whose loss curves are kept in memory
 Place = tuple[str, int, int]  # run, attempt and ordinal of an incident within its job
 
 
@@ -81,6 +85,9 @@ class Correlator:
         self._spoken: dict[str, set[tuple[tuple[str, str], tuple]]] = defaultdict(set)  # stream -> where its last words are kept
         self.troubles: dict[tuple[str, str], str] = {}  # jobs whose verdict could not be reached, and why
         self.recall: Callable[[str, str], Mapping[str, Any] | None] = _unknown  # what `let_go` gave of a job that speaks again
+        self.family: Callable[[str], str] = str  # of a job's name: whose attempts a new one is compared with
+        self._curves: dict[tuple[str, str], Curves] = {}  # by namespace and family; used longest ago first
+        self._asked: tuple[RuleSet | None, tuple[Asked, ...]] = (None, ())
 
     def observe(self, observations: Iterable[Observation], now: float | None = None) -> list[Change]:
         """Take new observations; repeated ones change nothing."""
@@ -166,7 +173,9 @@ class Correlator:
         A job whose evidence breaks the verdict keeps what it had, and is named in `troubles`; it never stops the others.
         """
         changes: list[Change] = []
+        asked = self._asked_now()
         for name, run in self._runs.items():
+            run.watch.asked = asked
             if run.spoke or run.heard_at is None:
                 run.spoke, run.heard_at = False, now
             try:
@@ -213,10 +222,26 @@ class Correlator:
         name = key.name
         if name not in self._runs:
             self._runs[name] = _Run(replace(key, run="", attempt=None))
+            self._compare(self._runs[name])
             saved = self.recall(*name)
             if saved is not None:
                 self._take_back(saved)
         return self._runs[name]
+
+    def _compare(self, run: _Run) -> None:
+        """Let a job share the loss curves of its family, and add those that it brings."""
+        name = run.key.namespace, self.family(run.key.job)
+        shared = self._curves[name] = self._curves.pop(name, None) or Curves()
+        shared.load(run.watch.curves.state())
+        run.watch.curves = shared
+        while len(self._curves) > _MOST_FAMILIES:
+            del self._curves[next(iter(self._curves))]
+
+    def _asked_now(self) -> tuple[Asked, ...]:
+        """Return what entries ask of numbers that last."""
+        if self._asked[0] is not self.rules:
+            self._asked = (self.rules, asked_of(self.rules))
+        return self._asked[1]
 
     def _remember(self, run: _Run, one: Observation) -> bool:
         known = run.seen.get(one.id)
@@ -241,10 +266,13 @@ class Correlator:
         """Judge every attempt; `signs` are those of the newest, where it is watched: then those of earlier ones are over."""
         judged: list[Judged] = []
         parts = cut([*run.seen.values(), *run.latest.values()])
+        earlier = Curves() if signs is None and len(parts) > 1 else None
         for part in parts:
             key = replace(run.key, run=part.run, attempt=part.number)
             window = Window(key, part.observations, self.rules, self.limits.world_size, part.roster, part.clocks)
-            judged.append((window, decide_all(window, Signs() if signs is not None and part is not parts[-1] else signs)))
+            judged.append((window, decide_all(window, Signs() if signs is not None and part is not parts[-1] else signs, earlier)))
+            if earlier is not None and part is not parts[-1]:
+                earlier.keep(numbers_of(window).get("loss"))
         return [(window, () if _restart_noise(judged, index) else decisions) for index, (window, decisions) in enumerate(judged)]
 
     def _review(self, run: _Run, now: float | None, over: bool = False) -> list[Change]:
@@ -292,7 +320,8 @@ class Correlator:
         for place in gone:
             known = run.incidents[place]
             if known.state not in ("recovered", "closed"):
-                well = known.fingerprint in SIGNS and now is not None
+                signs = SIGNS | {one.fingerprint for one in self._asked_now()}
+                well = known.fingerprint in signs and now is not None
                 kind: Literal["recovered", "closed"] = "recovered" if well else "closed"
                 changes.append(self._put(run, place, replace(known, state=kind, closed_at=now), kind, now, known))
                 if well:
@@ -429,6 +458,7 @@ class Correlator:
         run = load_run(saved, _Run)
         name = run.key.name
         self._runs[name] = run
+        self._compare(run)
         for place, words in run.latest.items():
             self._spoken[words.stream].add((name, place))
 

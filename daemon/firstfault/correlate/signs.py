@@ -13,8 +13,8 @@ from firstfault.correlate.decision import Decision
 from firstfault.correlate.dossier import Dossier
 from firstfault.correlate.suspects import Suspect, labels, of_node, of_rank
 from firstfault.correlate.vitals import stragglers
-from firstfault.correlate.vitals.curves import ABOVE
-from firstfault.correlate.vitals.numbers import DRIFTING, Trouble, asked_of, series_of, troubles
+from firstfault.correlate.vitals.curves import ABOVE, Curves
+from firstfault.correlate.vitals.numbers import DRIFTING, LASTING_KINDS, Trouble, asked_of, series_of, troubles
 from firstfault.correlate.vitals.pace import FEWEST, Pace
 from firstfault.correlate.vitals.series import Series
 from firstfault.correlate.vitals.stragglers import Straggler
@@ -25,30 +25,21 @@ from firstfault.model import Candidate, Clue, Line, Missing, Progress, Verdict
 
 STALLED, SILENT, STRAGGLING = "training-stalled", "rank-silent", "rank-straggling"
 _NUMBERS = frozenset(
-    {
-        "loss-diverging",
-        "loss-spike",
-        "loss-plateau",
-        DRIFTING,
-        ABOVE,
-        "grad-overflow-persistent",
-        "gradient-exploding",
-        "throughput-drop",
-        "memory-creep",
-    }  # fmt: skip
+    {"loss-diverging", "loss-spike", "loss-plateau", "gradient-exploding", "throughput-drop", "memory-creep"}
+    | {"grad-overflow-persistent", DRIFTING, ABOVE}
 )
 FINGERPRINTS = _NUMBERS | {STALLED, SILENT, STRAGGLING}  # of incidents that end when the job is well again
 _MOST_LINES = 6
 _STACK = "py-spy dump --pid PID (or gdb -p PID -batch -ex 'thread apply all bt') on every rank, at once; the flight-recorder dumps"
 
 
-def decisions(window: Window, signs: Signs | None = None) -> tuple[Decision, ...]:
+def decisions(window: Window, signs: Signs | None = None, earlier: Curves | None = None) -> tuple[Decision, ...]:
     """Return what is wrong, the worst first: a stall, then numbers, then a straggler."""
-    found = signs if signs is not None else read(window)
+    found = signs if signs is not None else read(window, earlier)
     made: list[Decision] = []
     if found.stall is not None:
         made.append(_stalled(window, found.stall))
-    made += [_numeric(window, one) for one in found.troubles]
+    made += [_numeric(window, one) for one in found.troubles if _in_context(window, one.fingerprint)]
     if found.straggler is not None and found.stall is None:
         made.append(_straggling(window, found.straggler))
     return tuple(made)
@@ -126,6 +117,16 @@ def _numeric(window: Window, trouble: Trouble) -> Decision:
     return _decision(window, trouble.fingerprint, (), summary, clues, missing, at, lines, "all_ranks")
 
 
+def _in_context(window: Window, fingerprint: str) -> bool:
+    """Tell whether the attempt has the context that an entry asks for where it asks about numbers that misbehave."""
+    entry = window.rules.entries.get(fingerprint)
+    if fingerprint in FINGERPRINTS or entry is None:
+        return True
+    asking = [one for one in entry.symptoms if one.numeric and one.numeric.kind in LASTING_KINDS]
+    known = {str(fact.values.get("name")) for fact in window.facts("layout", "version", "setting")}
+    return not asking or any(all(known & set(either.split("|")) for either in one.context) for one in asking)
+
+
 # common
 
 
@@ -162,11 +163,11 @@ def _on(window: Window, suspects: Sequence[Suspect]) -> str:
 # logs that are over
 
 
-def read(window: Window) -> Signs:
-    """Return the signs that the logs of an attempt show by themselves."""
+def read(window: Window, earlier: Curves | None = None) -> Signs:
+    """Return the signs that the logs of an attempt show by themselves, and beside those of `earlier` attempts."""
     if window.facts("finished", "exit", "stopped-outside"):
-        return Signs(None, None, tuple(_lasting(window)))
-    return Signs(_gap(window), _lag(window), tuple(_lasting(window)))
+        return Signs(None, None, tuple(_lasting(window, earlier)))
+    return Signs(_gap(window), _lag(window), tuple(_lasting(window, earlier)))
 
 
 def _gap(window: Window) -> Stall | None:
@@ -216,8 +217,15 @@ def _lag(window: Window) -> Straggler | None:
     return stragglers.find(told, None, stragglers.SUSTAINED_POINTS)
 
 
-def _lasting(window: Window) -> Iterator[Trouble]:
-    """Judge the numbers of the process that prints most of them."""
+def _lasting(window: Window, earlier: Curves | None) -> Iterator[Trouble]:
+    told = numbers_of(window)
+    yield from troubles(told, asked_of(window.rules))
+    if earlier is not None and "loss" in told and (above := earlier.above(told["loss"])) is not None:
+        yield above
+
+
+def numbers_of(window: Window) -> dict[str, Series]:
+    """Return the numbers of the process that prints most of them."""
     best: dict[str, Series] = {}
     size = 0
     for _, dossier in sorted(window.processes.items()):
@@ -225,7 +233,7 @@ def _lasting(window: Window) -> Iterator[Trouble]:
         points = sum(len(one) for one in told.values())
         if points > size:
             best, size = told, points
-    yield from troubles(best, asked_of(window.rules))
+    return best
 
 
 def _series(dossier: Dossier) -> dict[str, Series]:

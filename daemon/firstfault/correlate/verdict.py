@@ -16,6 +16,7 @@ from firstfault.correlate.independence import unrelated
 from firstfault.correlate.missing import missing_facts
 from firstfault.correlate.signs import decisions as signs_of
 from firstfault.correlate.suspects import Suspect, label, labels
+from firstfault.correlate.vitals.curves import Curves
 from firstfault.correlate.vitals.watch import Signs
 from firstfault.correlate.weights import weight
 from firstfault.correlate.window import Window
@@ -51,14 +52,15 @@ def decide(window: Window) -> Decision | None:
     return next(iter(decide_all(window)), None)
 
 
-def decide_all(window: Window, signs: Signs | None = None) -> tuple[Decision, ...]:
+def decide_all(window: Window, signs: Signs | None = None, earlier: Curves | None = None) -> tuple[Decision, ...]:
     """Return a decision for each failure of one attempt: the one that ended it, then any that have nothing to do with it.
 
-    Where nothing failed, what ordinary lines show counts: `signs` of a job that is watched while it runs, else those that its logs show.
+    Where nothing failed, what ordinary lines show counts: `signs` of a job that is watched while it runs, else those that its logs show,
+    compared with `earlier` attempts.
     """
     findings = gather(window)
     if not failed(window, findings):
-        return signs_of(window, signs)
+        return signs_of(window, signs, earlier)
     scales = weigh(window, findings)
     verdict, fingerprint = _judge(window, findings, scales)
     first = _decision(window, findings, scales, verdict, fingerprint)

@@ -15,6 +15,7 @@ GAUGES = (
     ("world_size", "firstfault_job_world_size", "Ranks that a job has by its own words."),
     ("step", "firstfault_job_step", "Last step of a job that was read."),
     ("step_seconds", "firstfault_job_step_seconds", "Usual time of the last steps of a job, by its own clock."),
+    ("loss", "firstfault_job_loss", "Last training loss of a job that was read; NaN where it is none."),
 )
 
 
@@ -28,6 +29,7 @@ class Pulse:
     world_size: int | None = None
     step: float | None = None
     step_seconds: float | None = None
+    loss: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from firstfault.model import Attempt, Change, Event, Findings, Observation
 from firstfault.pipeline import Pipeline, Settings
 from firstfault.rules.catalogue import RuleSet
 from firstfault.telemetry.jobs import Pulse
+from firstfault.topology.families import Families
 from firstfault.topology.pulse import Listening
 
 
@@ -56,6 +57,7 @@ class Machine(Pipeline):
     def use(self, rules: RuleSet, config: Config) -> None:
         """Take over what a reload brings, without losing windows."""
         self.correlator.limits = limits_of(config)
+        self.correlator.family = Families(config.jobs.families).of
         self._forget_secs = config.incidents.forget_jobs_secs
         if rules.hash != self.rules.hash:
             self.reload(rules)
@@ -80,7 +82,9 @@ def limits_of(config: Config) -> Limits:
 
 def build(rules: RuleSet, config: Config) -> Machine:
     """Make a pipeline; compiles the patterns, so not for the event loop."""
-    return Machine(rules, Settings(limits=limits_of(config)), config.incidents.forget_jobs_secs)
+    machine = Machine(rules, Settings(limits=limits_of(config)), config.incidents.forget_jobs_secs)
+    machine.correlator.family = Families(config.jobs.families).of
+    return machine
 
 
 def matcher_name(machine: Any) -> str:

@@ -72,11 +72,17 @@ def pulse_of(name: JobName, told: Collection[Progress], world_size: int | None =
     # Files of torchrun name local ranks, their lines global ones: the same processes, so that neither may be added to the other.
     slots = {(one.who.node, one.who.local_rank) for one in told if one.who.local_rank is not None and not one.who.agent}
     newest = max((one for one in told if one.step is not None), key=_order, default=None)
-    return Pulse(*name, max(len(ranks), len(slots)), world_size, newest and newest.step, newest and _step_seconds(newest))
+    return Pulse(*name, max(len(ranks), len(slots)), world_size, newest and newest.step, newest and _step_seconds(newest), _loss(told))
 
 
 def _order(one: Progress) -> tuple[float, float]:
     return one.step_at.at if one.step_at.at is not None else float("-inf"), one.step or 0.0
+
+
+def _loss(told: Collection[Progress]) -> float | None:
+    """Return the newest loss of whoever made the newest step among those that print one."""
+    newest = max((one for one in told if one.step is not None and any(loss is not None for loss in one.losses)), key=_order, default=None)
+    return next((loss for loss in reversed(newest.losses) if loss is not None), None) if newest is not None else None
 
 
 def _step_seconds(one: Progress) -> float | None:

@@ -63,9 +63,10 @@ class Curves:
             if level <= 0 or now <= level + max(_LEAST * level, _DEVIATIONS * 1.2533 * spread / math.sqrt(WINDOW)):
                 return None
             levels.append((now, level))
-        (_, _), (now, level) = levels
+        now, level = levels[-1]
+        where = f"at step {recent[-1][0]:g}"
+        text = f"the loss of this attempt is {now:.4g} {where}, above every earlier attempt at the same steps: {level:.4g}"
         since = loss.points[0][0]
-        text = f"the loss of this attempt, {now:.4g} at step {recent[-1][0]:g}, lies above every earlier attempt at the same steps ({level:.4g})"
         return Trouble(ABOVE, since, text)
 
     def _known(self, half: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
