@@ -18,6 +18,7 @@ ENTRY: dict[str, Any] = {
     "tags": ["widget"],
     "maturity": "sandbox",
     "stage": ["training"],
+    "written_by": ["service"],
     "summary": "The widget of one host jammed.",
     "looks_like": "One rank stops and says so.",
     "mechanism": [{"cause": "Dust got into the widget.", "symptoms": ["jam"]}],

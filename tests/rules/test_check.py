@@ -42,6 +42,8 @@ def step(**parts: str) -> dict:
         ({"match": entry()["match"][:1]}, "1 texts under match; at least 2"),
         ({"no_match": []}, "0 near misses under no_match; at least 2"),
         ({"references": []}, "no references"),
+        ({"written_by": []}, "written_by is missing; say who writes its lines: exception, process"),
+        ({"written_by": ["kernel"]}, "no text under match is written as 'dmesg', in which the kernel of a host is met"),
         ({"related": ["widget-jan"]}, "related entry 'widget-jan' does not exist"),
         ({"recheck": ["gone"]}, "related entry 'gone' does not exist"),
         (

@@ -52,6 +52,8 @@ def some(line: str, labelled: bool = False) -> dict:
         ("2026-01-02 03:04:05,678: rank3[42][MainThread]: INFO: composer.trainer: Go", {"rank": 3, "pid": 42}, "Go"),
         ("2026-01-02 03:04:05.678\tnode-a:1\tolmo.train:967\tINFO\t[step=1/7]", {"node": "node-a", "local_rank": 1}, "[step=1/7]"),
         ("Jan  2 03:04:05 node-a kernel: [123.456789] NVRM: Xid", {"node": "node-a"}, "NVRM: Xid"),
+        ("[12.345678] mlx5_core 0000:63:00.0: Fatal error 3", {}, "mlx5_core 0000:63:00.0: Fatal error 3"),  # no host of that name
+        ("[12.345678] XFS (sda1): Corruption of in-memory data", {}, "XFS (sda1): Corruption of in-memory data"),
         ("2026-01-02T03:04:05.678901+00:00 node-a kernel: NVRM: Xid", {"node": "node-a"}, "NVRM: Xid"),
         ("<3>1 2026-01-02T03:04:05.678Z node-a kernel - - - NVRM: Xid", {"node": "node-a"}, "NVRM: Xid"),
         ("[1767322800.123456] [node-a:42 :0]   ib.c:179  UCX  ERROR x", {"node": "node-a", "pid": 42}, "ib.c:179"),

@@ -60,7 +60,7 @@ _TEXTS = (
     "recurrence",
     "inference",
 )
-_LISTS = ("tags", "stage", "affected", "prevention", "related", "references", "misread_as", "checklist", "rollout", "recheck")
+_LISTS = ("tags", "stage", "affected", "prevention", "related", "references", "misread_as", "checklist", "rollout", "recheck", "written_by")
 
 
 def _steps(items: Sequence[Mapping[str, Any]]) -> tuple[c.Step, ...]:

@@ -194,6 +194,7 @@ class Entry:
     missing: tuple[Asked, ...] = ()
     checklist: tuple[str, ...] = ()
     rollout: tuple[str, ...] = ()
+    written_by: tuple[str, ...] = ()  # who writes its lines, as named in rules/dresses.py
     recheck: tuple[str, ...] = ()  # fingerprints to look at again after the fix
     smoke_test: Step | None = None
     overlaps: Mapping[str, str] = field(default_factory=dict)  # fingerprint -> why one line may match both

@@ -11,12 +11,14 @@ from pathlib import Path
 from firstfault.errors import Fault
 from firstfault.rules.build import build_set
 from firstfault.rules.catalogue import Entry, RuleSet, Step
+from firstfault.rules.dresses import WRITERS
 from firstfault.rules.examples import run_entry
 from firstfault.rules.healthy import healthy_lines
 from firstfault.rules.load import parse, read_files, shipped_folder
 from firstfault.rules.matching import compiled
 from firstfault.rules.matrix import alarms, by_pair, crossings
 from firstfault.rules.suggest import suggestion
+from firstfault.rules.wardrobe import missing_styles, outgrown
 
 MIN_EXAMPLES = 2
 MAX_SAME_SENTENCE = 3
@@ -79,6 +81,7 @@ def _counts(rules: RuleSet) -> dict[str, dict[str, int]]:
 def _entry_faults(entry: Entry, rules: RuleSet) -> Iterator[Fault]:
     yield from _proof_faults(entry)
     yield from (Fault(entry.file, broken.line, broken.message) for broken in run_entry(entry))
+    yield from _style_faults(entry)
     yield from _step_faults(entry)
     known = rules.entries.keys() - {entry.fingerprint}
     for name in (*entry.related, *entry.recheck, *entry.overlaps):
@@ -100,6 +103,18 @@ def _proof_faults(entry: Entry) -> Iterator[Fault]:
         proven = any(example.symptom == symptom.id for example in entry.match)
         if not proven and not symptom.builtin:
             yield Fault(entry.file, 0, f"symptom {symptom.id!r} has no text under match; a pattern without proof is refused")
+
+
+def _style_faults(entry: Entry) -> Iterator[Fault]:
+    """Ask for an example in each prefix style in which the entry's writers are met, and for a match in every style that applies."""
+    if entry.builtin:
+        return
+    if not entry.written_by:
+        yield Fault(entry.file, 0, f"written_by is missing; say who writes its lines: {', '.join(WRITERS)}")
+        return
+    for writer, style in missing_styles(entry):
+        yield Fault(entry.file, 0, f"no text under match is written as {style!r}, in which {WRITERS[writer].meaning} is met")
+    yield from (Fault(entry.file, broken.line, broken.message) for broken in outgrown(entry))
 
 
 def _step_faults(entry: Entry) -> Iterator[Fault]:

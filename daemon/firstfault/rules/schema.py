@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, WithJsonSchema, model_validator
 
 from firstfault.model import AREAS, CATEGORIES, ROLES, SEVERITIES
+from firstfault.rules.dresses import WRITERS
 from firstfault.rules.suggest import suggestion
 
 MATURITIES = ("sandbox", "reviewed", "stable")
@@ -52,6 +53,7 @@ RoleName = _choice(ROLES)
 Maturity = _choice(MATURITIES)
 Stage = _choice(STAGES)
 Stack = _choice(STACKS)
+WriterName = _choice(tuple(WRITERS))
 Language = _choice(LANGUAGES)
 On = _choice(SCOPES)
 NumberKind = _choice(NUMBER_KINDS)
@@ -220,6 +222,9 @@ class Entry(Strict):
     tags: tuple[Kebab, ...] = Field(min_length=1, strict=False, description="Words to find it by.")
     maturity: Maturity = Field(description="sandbox at first; reviewed and stable are earned.")
     stage: tuple[Stage, ...] = Field(min_length=1, strict=False, description="When it is seen.")
+    written_by: tuple[WriterName, ...] = Field(
+        (), strict=False, description="Who writes its lines: " + "; ".join(f"{name}: {one.meaning}" for name, one in WRITERS.items()) + "."
+    )
     summary: Text = Field(description="One or two sentences that a pager can show.")
     looks_like: Text = Field(description="What production looks like when this happens.")
     misread_as: tuple[Text, ...] = Field((), strict=False, description="What it is often taken for, and what tells them apart.")

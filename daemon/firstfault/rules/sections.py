@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from firstfault.rules.catalogue import Asked, Entry, Example, Step, Symptom
+from firstfault.rules.dresses import WRITERS
 
 STACK_NAMES = {
     "pytorch": "PyTorch",
@@ -151,6 +152,7 @@ def _views(entry: Entry) -> Iterator[Block]:
 
 
 def _signs(entry: Entry) -> Iterator[Block]:
+    yield from _labelled("Written by", "; ".join(WRITERS[name].meaning for name in entry.written_by))
     for symptom in entry.symptoms:
         known = "" if symptom.versions.startswith("unverified") else f"; {symptom.versions}"
         unknown = f"; versions {symptom.versions}" if not known and symptom.versions else ""

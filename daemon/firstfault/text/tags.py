@@ -180,7 +180,9 @@ def read_syslog_host(reading: Reading, text: str, at: int) -> int:
     if not (match := _SYSLOG_HOST.match(text, at)):
         return -1
     host, program, pid = match.groups()
-    if reading.raw is None or (reading.raw.year is not None and not pid and not program.startswith(_DAEMONS)):
+    if reading.raw is None or reading.raw.uptime is not None:
+        return -1  # dmesg's own stamp: "[12.5] XFS (sda1): ..." names a file system, not a host
+    if reading.raw.year is not None and not pid and not program.startswith(_DAEMONS):
         return -1
     reading.node_is(host)
     if pid and reading.pid is None:
