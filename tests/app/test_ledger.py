@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firstfault.model import Incident, Verdict
+from firstfault.model import Change, Incident, Verdict
 from firstfault.topology import ledger as module
-from firstfault.topology.ledger import Ledger
+from firstfault.topology.ledger import Ledger, Ruling
 from tests.app.make import NOW, change, incident
 
 
@@ -45,11 +45,66 @@ def test_a_replay_of_old_lines_is_not_told_again():
     assert book.active() == [incident()]
 
 
+RANK_4 = Verdict("rank", (4,))
+
+
+def replay(book: Ledger, *changes: Change) -> list[Ruling]:
+    """Let a replay say all this; return what becomes of it."""
+    book.replaying = True
+    said = [book.rule(one) for one in changes]
+    assert {(one.told, one.kept) for one in said} <= {("nothing", False)}
+    return [book.rule(one) for one in book.caught_up()]
+
+
 def test_a_replay_does_not_go_back_to_an_earlier_revision():
-    """A name that was corrected is not paged again."""
+    """A name that was corrected is not paged again, and the number that people know stays."""
+    steps = [change("settled", incident(verdict=RANK_4)), change("revised", incident(revision=1))]
+    (ruling,) = replay(ledger(incident(revision=3)), *steps)
+    assert (ruling.told, ruling.change.incident.revision) == ("again", 3)
+
+
+def test_a_verdict_reached_on_the_way_through_old_lines_pages_nobody():
+    """Read in another order, the first lines name a machine and the next its rank, as people know: no follow-up, then or later."""
+    book = ledger(incident())
+    settled = change("settled", incident(verdict=Verdict("node", (), ("gpu-7",))))
+    (ruling,) = replay(book, settled, replace(change("revised", incident(revision=1)), before=settled.incident))
+    assert (ruling.told, ruling.change.incident.revision) == ("again", 0)
+    later = book.rule(change("recovered", incident(revision=1, state="recovered")))
+    assert (later.told, later.change.incident.revision) == ("news", 0)
+
+
+def test_what_a_replay_leads_to_at_last_is_told_once_as_a_revision():
+    """The last lines before the crash had not been judged: the name they give is news, under the next number, also after another start."""
     book = ledger(incident(revision=2))
-    ruling = book.rule(change("revised", incident(revision=1)))
-    assert (ruling.told, ruling.kept) == ("nothing", False)
+    (ruling,) = replay(book, change("settled", incident()), change("updated", incident(verdict=RANK_4)))
+    assert (ruling.told, ruling.change.kind, ruling.change.incident.revision) == ("news", "revised", 3)
+    assert ruling.change.before == incident(revision=2)
+    (again,) = replay(
+        ledger(ruling.change.incident), change("settled", incident()), change("revised", incident(revision=1, verdict=RANK_4))
+    )
+    assert (again.told, again.change.incident.revision) == ("again", 3)
+
+
+def test_what_is_new_does_not_wait_for_the_replay():
+    """An incident that nobody knew is told at once; one that was only open had been told to nobody."""
+    book = ledger(incident("i2", state="open"))
+    book.replaying = True
+    assert [book.rule(change("settled", incident(name))).told for name in ("i1", "i2")] == ["news", "news"]
+
+
+def test_revisions_after_a_restart_go_on_from_the_number_that_people_know():
+    """The pipeline's own count began anew; a real revision is the next one, not one that counts as old."""
+    book = ledger(incident(revision=2))
+    revised = replace(change("revised", incident(revision=1, verdict=RANK_4)), before=incident())
+    ruling = book.rule(revised)
+    assert (ruling.told, ruling.change.incident.revision) == ("news", 3)
+
+
+def test_an_incident_that_opens_anew_is_no_replay():
+    """A stall that had ended and is there again pages, with a number of its own."""
+    book = ledger(incident(state="recovered"))
+    ruling = book.rule(change("settled", incident(revision=1)))
+    assert (ruling.told, ruling.change.incident.revision) == ("news", 1)
 
 
 def test_a_replay_does_not_turn_a_paged_incident_into_history():

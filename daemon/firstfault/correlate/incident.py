@@ -306,7 +306,7 @@ class Correlator:
             if decision.decisive and now is not None:
                 return [self._put(run, number, replace(fresh, state="settled", settled_at=now), "settled", now)]
             return [self._put(run, number, fresh, "updated", now)]
-        if _material(known, fresh):
+        if material(known, fresh):
             return [self._put(run, number, replace(fresh, revision=known.revision + 1), "revised", now, known)]
         return [self._put(run, number, fresh, "updated", now, known)]
 
@@ -514,7 +514,7 @@ def _attempt_of(key: JobKey) -> tuple[str, int]:
     return key.run, key.attempt or 0
 
 
-def _material(before: Incident, after: Incident) -> bool:
+def material(before: Incident, after: Incident) -> bool:
     """Tell whether somebody who was paged must hear of the change: another rank, scope or failure.
 
     Learning the global rank of a process that was named by its local rank or pid, or the node of a named rank, is no other name.

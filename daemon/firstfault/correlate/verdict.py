@@ -12,7 +12,8 @@ from firstfault.correlate.clues.base import Finding
 from firstfault.correlate.clues.progress_after import went_on
 from firstfault.correlate.clues.silence import silent_ranks
 from firstfault.correlate.decision import Decision
-from firstfault.correlate.independence import unrelated
+from firstfault.correlate.failures import in_order
+from firstfault.correlate.independence import moment, repeats, unrelated, without
 from firstfault.correlate.missing import missing_facts
 from firstfault.correlate.signs import decisions as signs_of
 from firstfault.correlate.suspects import Suspect, label, labels
@@ -53,7 +54,7 @@ def decide(window: Window) -> Decision | None:
 
 
 def decide_all(window: Window, signs: Signs | None = None, earlier: Curves | None = None) -> tuple[Decision, ...]:
-    """Return a decision for each failure of one attempt: the one that ended it, then any that have nothing to do with it.
+    """Return a decision for each failure of one attempt: those that have nothing to do with each other, in the order in which they began.
 
     Where nothing failed, what ordinary lines show counts: `signs` of a job that is watched while it runs, else those that its logs show,
     compared with `earlier` attempts.
@@ -61,11 +62,21 @@ def decide_all(window: Window, signs: Signs | None = None, earlier: Curves | Non
     findings = gather(window)
     if not failed(window, findings):
         return signs_of(window, signs, earlier)
+    again = repeats(window, findings)
+    findings = without(window, findings, again)
     scales = weigh(window, findings)
     verdict, fingerprint = _judge(window, findings, scales)
     first = _decision(window, findings, scales, verdict, fingerprint)
     named = [suspect for suspect in window.dossiers if _is_named(window, suspect, verdict)]
-    return first, *(_further(window, group) for group in unrelated(window, findings, named, fingerprint))
+    others = [*again, *unrelated(window, findings, named, fingerprint)]
+    if not others:
+        return (first,)
+    began = moment(findings, named)
+    return in_order([(began[0] if began else None, first), *((_began(group), _further(window, group)) for group in others)])
+
+
+def _began(group: list[Finding]) -> float:
+    return min(finding.moment[0] for finding in group if finding.moment is not None)
 
 
 def _is_named(window: Window, suspect: Suspect, verdict: Verdict) -> bool:
@@ -80,9 +91,8 @@ def _further(window: Window, group: list[Finding]) -> Decision:
     suspects = tuple(sorted({suspect for finding in group for suspect in finding.suspects}))
     verdict = _named(window, suspects, 0.9, fingerprint)
     made = Verdict(**{**_fields(verdict), "clues": _clues(window, group, verdict)})
-    moment = min(finding.moment for finding in group if finding.moment is not None)
     lines = tuple(line for finding in group for line in finding.lines)[:12]
-    return Decision(made, fingerprint, window.severity(fingerprint), (), (), (), lines, moment[0], True)
+    return Decision(made, fingerprint, window.severity(fingerprint), (), (), (), lines, _began(group), True)
 
 
 def _fields(verdict: Verdict) -> dict[str, Any]:

@@ -171,6 +171,7 @@ class Daemon:
         self._handover = Handover(self.config.limits.queue_bytes)
         self._ledger = Ledger(self._look_up, lambda name: self._store.ack(name) is not None)
         self._ledger.restore([record.incident for record in self._store.active()])
+        self._ledger.replaying = True
         machine = restored.machine
         watch = FixWatch(lambda: self._rules.entries, self._families.of, self._telemetry)
         self._memory = Memory(self._store, watch, machine.attempts_of, self._border.attempt)
@@ -192,6 +193,7 @@ class Daemon:
             self._owed,
             self._memory,
             self._publisher,
+            lambda: self._starting is None and all(one.status().caught_up for one in self._sources),
         )  # fmt: skip
         self._telemetry.incidents_open(self._ledger.active())
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from firstfault.correlate.incident import material
 from firstfault.model import Change, Incident
 
 STAGES = {"open": 0, "settled": 1, "recovered": 2, "closed": 2}
@@ -23,22 +24,42 @@ class Ruling:
 
 
 class Ledger:
-    """Know every incident's latest state; `look_up` finds those that were known before this process."""
+    """Know every incident's latest state; `look_up` finds those that were known before this process.
+
+    After a crash lines are read again, and in another order than they were written: a verdict reached on the way may be another than the
+    one that people were told. While that goes on (`replaying`), what is said of incidents known from before is put off, and only the last
+    of it counts. Revisions are numbered by what people were told, whatever number a replay gives them.
+    """
 
     def __init__(self, look_up: Callable[[str], Incident | None], acknowledged: Callable[[str], bool]) -> None:
         self._look_up = look_up
         self._acknowledged = acknowledged
         self._known: OrderedDict[str, Incident] = OrderedDict()
+        self._recalled: set[str] = set()  # known from before, and not yet compared with what this process says of them
+        self._put_off: dict[str, Change] = {}
+        self._ahead: dict[str, int] = {}  # by how much an incident's revision is ahead of the pipeline's
+        self.replaying = False
+
+    def caught_up(self) -> list[Change]:
+        """Note that everything written before this process was read; return what was put off and is to be ruled now."""
+        self.replaying = False
+        late = list(self._put_off.values())
+        self._put_off.clear()
+        return late
 
     def restore(self, incidents: list[Incident]) -> None:
         """Know these from before."""
         for one in incidents:
             self._known[one.id] = one
+            self._recall(one)
 
     def forget(self, names: Iterable[str]) -> None:
         """Know these no more: another correlator rules on them."""
         for name in names:
             self._known.pop(name, None)
+            self._put_off.pop(name, None)
+            self._ahead.pop(name, None)
+            self._recalled.discard(name)
 
     def active(self) -> list[Incident]:
         """Return what is open or settled now."""
@@ -54,11 +75,15 @@ class Ledger:
 
     def rule(self, change: Change) -> Ruling:
         """Judge one change of the pipeline and remember what it leads to."""
-        one = change.incident
-        known = self._known.get(one.id) or self._look_up(one.id)
+        known = self._find(change.incident.id)
         if known is None:
-            self._remember(one)
+            self._remember(change.incident)
             return Ruling(change, "news", True)
+        if self.replaying and known.id in self._recalled:
+            self._put_off[known.id] = change
+            return Ruling(change, "nothing", False)
+        change = self._numbered(known, change)
+        one = change.incident
         if self._is_stale(known, one):
             return Ruling(change, "nothing", False)
         # A replay sees old lines late: what counted as news then must not become history now, for that would take a page back.
@@ -68,6 +93,32 @@ class Ledger:
             return self._muted(known, change)
         self._remember(one)
         return Ruling(change, "again" if _is_repeat(known, change) else "news", True)
+
+    def _find(self, name: str) -> Incident | None:
+        known = self._known.get(name)
+        if known is None and (known := self._look_up(name)) is not None:
+            self._recall(known)
+        return known
+
+    def _recall(self, one: Incident) -> None:
+        if one.state != "open":  # of what was open nobody was told anything
+            self._recalled.add(one.id)
+
+    def _numbered(self, known: Incident, change: Change) -> Change:
+        """Give a change the revision that people know, or the next one where it brings another name than they know."""
+        one, before = change.incident, change.before
+        if one.id in self._recalled and one.state != "open":
+            self._recalled.discard(one.id)
+            anew = known.state != "settled" and one.state == "settled" and one.revision > known.revision
+            if not anew and not material(known, one):
+                self._ahead[one.id] = known.revision - one.revision
+            elif not anew and change.kind == "revised" and before is not None and not material(known, before):
+                self._ahead[one.id] = known.revision - before.revision
+            elif not anew and one.state == known.state == "settled":
+                self._ahead[one.id] = known.revision + 1 - one.revision
+                change = replace(change, kind="revised", before=known)
+        ahead = self._ahead.get(one.id, 0)
+        return replace(change, incident=replace(one, revision=one.revision + ahead)) if ahead else change
 
     def _is_stale(self, known: Incident, one: Incident) -> bool:
         """Tell whether a replay of old lines says less than is known; an incident that opens anew after it ended is no replay."""

@@ -38,6 +38,7 @@ BUSY_SECS = 60.0  # of lines waiting without a break, after which a checkpoint i
 MOST_A_TURN = 256  # deliveries between two looks at the clock
 REST_SECS = 30.0  # between two looks for jobs that can leave memory
 FLUSH_SECS = 1.0  # how long a checkpoint waits until what was published is safe
+REPLAY_SECS = 60.0  # after a start, within which sources that are never read to their end count as caught up
 LAST_FLUSH_SECS = 5.0  # the same for the last one
 
 
@@ -70,6 +71,7 @@ class Worker:
         owed: Callable[[Change], Owed] = lambda change: (),
         memory: Memory | None = None,
         publisher: Publisher | None = None,
+        caught_up: Callable[[], bool] = lambda: True,
     ) -> None:
         self.machine = machine
         self.families = families
@@ -85,6 +87,8 @@ class Worker:
         if memory is not None:
             machine.heard = lambda observations: memory.hear(observations, clock.now())
         self._publisher = publisher
+        self._caught_up = caught_up
+        self._replay_until = clock.monotonic() + REPLAY_SECS
         self._flush_at = clock.monotonic()  # not before this is it asked again whether what was published is safe
         self._orders: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._stop = threading.Event()
@@ -93,6 +97,7 @@ class Worker:
         self._next_rest = clock.monotonic() + REST_SECS
         self._vintage = Vintage()
         self._troubles: dict[tuple[str, str], str] = {}  # told already
+        self._replayed = False  # what the ledger put off is to be ruled
         self._busy_since: float | None = None  # lines have waited without a break since
         self._arrived: float | None = None  # when the newest bytes that were matched were read
         self._thread = threading.Thread(target=self._run, name="firstfault-pipeline", daemon=True)
@@ -166,8 +171,10 @@ class Worker:
     def _advance(self) -> list[Change]:
         """Judge what is new. Judging a large job takes long, and must not keep its own last lines from being read."""
         began = self._clock.monotonic()
+        replayed = self._ledger.replaying and self._has_replayed()
         changes = self._guard("advance", lambda: self.machine.advance(self._read_until()))
         self._tell_troubles()
+        self._replayed |= replayed
         if began >= self._next_rest:
             self._next_rest = began + REST_SECS
             self._keeper.rest(self.machine.let_go(self._clock.now()))
@@ -176,6 +183,12 @@ class Worker:
         self._next_news = ended + max(NEWS_SECS, share * (ended - began))
         self._next_tick = max(ended + TICK_SECS, self._next_news)
         return changes
+
+    def _has_replayed(self) -> bool:
+        """Tell whether everything that was written before this process was read, or has taken too long to wait for."""
+        if self._clock.monotonic() >= self._replay_until:
+            return True
+        return not self._handover.depth()[0] and self._caught_up() and not self._handover.depth()[0]
 
     def _tell_troubles(self) -> None:
         """Say once of each job that a fault of ours keeps its verdict from being reached."""
@@ -271,7 +284,10 @@ class Worker:
 
     def _settle(self, changes: list[Change]) -> None:
         """Store first, tell then; where the store does not take it, tell all the same. A checkpoint comes last: it takes longest."""
-        rulings = [ruling for change in changes for ruling in self._rule(change)]
+        rulings = [ruling for change in changes for ruling in self._rule(self._shown(change))]
+        if self._replayed:
+            self._replayed = False
+            rulings += [ruling for change in self._ledger.caught_up() for ruling in self._rule(change)]
         for ruling in rulings:
             if ruling.kept:
                 owed = self._owed(ruling.change) if ruling.told == "news" else ()
@@ -293,11 +309,13 @@ class Worker:
             self._busy_since = now
         return self._busy_since is not None and now - self._busy_since < BUSY_SECS
 
+    def _shown(self, change: Change) -> Change:
+        """Return a change as it may leave."""
+        change = self._border.change(change)
+        return marked(change, self.machine.attempts_of) if self._border.whole_jobs_only else change
+
     def _rule(self, change: Change) -> list[Ruling]:
         """Judge one change; a failure that is told for the first time is looked back at, and is said to have recurred if it has."""
-        change = self._border.change(change)
-        if self._border.whole_jobs_only:
-            change = marked(change, self.machine.attempts_of)
         ruling = self._ledger.rule(change)
         if self._memory is None or ruling.told != "news" or not _tells_a_failure(ruling.change):
             return [ruling]

@@ -92,5 +92,11 @@ def _oom_kills(window: Window) -> Iterator[Finding]:
         suspect = window.who(fact)
         if suspect is not None:
             yield Finding(
-                "exit", "exit-oom-kill", (suspect,), f"{label(suspect)}: the kernel killed it for memory", lines_of(fact), "host-oom-kill"
+                "exit",
+                "exit-oom-kill",
+                (suspect,),
+                f"{label(suspect)}: the kernel killed it for memory",
+                lines_of(fact),
+                "host-oom-kill",
+                moment=window.when(fact),
             )
