@@ -324,8 +324,7 @@ class Incident:
     also: tuple[str, ...] = ()
     evidence: tuple[Line, ...] = ()  # the decisive lines, bounded
     recurrence: Recurrence | None = None  # None: not seen before, or not looked up
-    partial: bool = False  # ranks of its attempt are known that are not heard here; told only where whole jobs alone page
-    held: str = ""  # why it pages nobody although it is news: a matcher that stands alone knows only a part of the job
+    held: str = ""  # why it pages nobody although it is news: only a part of its job is heard here
 
 
 @dataclass(frozen=True, slots=True)

@@ -326,8 +326,8 @@ class Alerts(Section):
     )
     whole_jobs_only: bool = Field(
         False,
-        description="Page, and post to webhooks, only for jobs of which every rank is heard here: "
-        "for a sidecar that sees one pod of a larger job.",
+        description="Page, and post to webhooks, only for jobs whose number of ranks is known and each is heard here: "
+        "for a sidecar that sees one pod of a larger job. A matcher without a correlator always does so.",
     )
 
 

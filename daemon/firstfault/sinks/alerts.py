@@ -52,7 +52,7 @@ class Alert:
 
 
 def pages(incident: Incident, advice: Advice) -> bool:
-    """Tell whether an incident may ever page: not history, not held for want of a correlator, and not merely informative."""
+    """Tell whether an incident may ever page: not history, not of a job that is heard in part, and not merely informative."""
     return not incident.historic and not incident.held and advice.severity != "info"
 
 

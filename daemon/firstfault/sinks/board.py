@@ -79,8 +79,6 @@ class Board:
             return self._over(incident, now)
         if incident.state != "settled":
             return False  # a provisional verdict pages nobody
-        if incident.partial and not self._known(incident.id):
-            return False
         if self._put_off(incident, now):
             return False
         return self._speak(incident, now)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from firstfault.model import Attempt, Change, Incident
 from firstfault.sinks.policy import Policy
 from firstfault.store.cover import Cover, covered_noun
 from firstfault.text.redact import cover, redact
+from firstfault.topology import wholeness
 
 
 def make_cover(patterns: Sequence[str], counted: Callable[[int], None] | None = None) -> Cover:
@@ -33,15 +34,17 @@ def make_cover(patterns: Sequence[str], counted: Callable[[int], None] | None = 
 class Border:
     """Cover everything that leaves."""
 
-    def __init__(self, cover: Cover, policy: Policy | None = None, held: Callable[[Incident], str] = lambda incident: "") -> None:
+    def __init__(
+        self,
+        cover: Cover,
+        policy: Policy | None = None,
+        attempts: Callable[[str, str], Iterable[Attempt]] = lambda namespace, job: (),
+        stands_alone: bool = False,
+    ) -> None:
         self.cover = cover
-        self._held = held  # why an incident may page nobody; "" where it may
+        self._attempts = attempts  # of a job; asked from the pipeline's thread
+        self._alone = stands_alone  # a matcher without a correlator
         self._policy = policy or Policy()
-
-    @property
-    def whole_jobs_only(self) -> bool:
-        """Tell whether incidents must say that their jobs are heard in part only."""
-        return self._policy.whole_jobs_only
 
     def use(self, policy: Policy) -> None:
         """Take other severities from now on."""
@@ -54,8 +57,20 @@ class Border:
     def incident(self, incident: Incident) -> Incident:
         """Return an incident whose texts are covered, the severity that the operator gives it, and why it may page nobody."""
         one = covered_noun(incident, self.cover)
-        severity, held = self._policy.severity(one), self._held(incident)
+        severity, held = self._policy.severity(one), self.why_held(incident)
         return one if (severity, held) == (one.severity, one.held) else replace(one, severity=severity, held=held)
+
+    @property
+    def holds(self) -> bool:
+        """Tell whether only jobs that are heard in whole may page."""
+        return self._alone or self._policy.whole_jobs_only
+
+    def why_held(self, incident: Incident) -> str:
+        """Say why an incident may page nobody; "" where it may."""
+        if not self.holds:
+            return ""
+        what_to_do = wholeness.SET_UP if self._alone else wholeness.LEAVE
+        return wholeness.why_held(incident, self._attempts(*incident.key.name), what_to_do)
 
     def attempt(self, attempt: Attempt) -> Attempt:
         """Return an attempt whose texts are covered."""

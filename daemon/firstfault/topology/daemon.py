@@ -34,7 +34,6 @@ from firstfault.sources.base import Handover, Source
 from firstfault.store import IncidentFilter, Store, folder, people
 from firstfault.store.retention import prune
 from firstfault.telemetry import Telemetry, configure_logging
-from firstfault.topology.alone import why_held
 from firstfault.topology.border import Border, make_cover
 from firstfault.topology.carriers import make_publisher, origin_of
 from firstfault.topology.door import Door
@@ -113,7 +112,7 @@ class Daemon:
         self._loop = asyncio.get_running_loop()
         self._listen_to_signals()
         cover = make_cover(self.config.redaction.patterns, self._telemetry.redacted)
-        self._border = Border(cover, policy_of(self.config.alerts), self._why_held if self.config.stands_alone else _pages)
+        self._border = Border(cover, policy_of(self.config.alerts), self._attempts_of, self.config.stands_alone)
         self._store = Store.open(self.config.store.path or folder.state_dir(self._environ), self._border.cover)
         try:
             await self._open()
@@ -330,9 +329,9 @@ class Daemon:
     def _mark_alerts(self) -> None:
         self._alerts_dirty = True
 
-    def _why_held(self, incident: Incident) -> str:
-        """Say why nobody is paged; called from the pipeline's thread, which the attempts belong to."""
-        return why_held(incident, self._worker.machine.attempts_of(*incident.key.name))
+    def _attempts_of(self, namespace: str, job: str) -> tuple[Attempt, ...]:
+        """Return the attempts of a job; called from the pipeline's thread, which they belong to."""
+        return self._worker.machine.attempts_of(namespace, job)
 
     def _look_up(self, name: str) -> Incident | None:
         try:
@@ -564,8 +563,3 @@ class Daemon:
         task = asyncio.ensure_future(work)
         self._tasks.append(task)
         task.add_done_callback(self._tasks.remove)
-
-
-def _pages(incident: Incident) -> str:
-    """Hold nothing back."""
-    return ""

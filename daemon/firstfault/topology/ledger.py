@@ -87,7 +87,9 @@ class Ledger:
         if self._is_stale(known, one):
             return Ruling(change, "nothing", False)
         # A replay sees old lines late: what counted as news then must not become history now, for that would take a page back.
-        one = replace(one, historic=known.historic, seen_at=known.seen_at, recurrence=known.recurrence)
+        # Nor must what was told because its whole job was heard be held back once that cannot be told any more.
+        held = one.held if known.held or known.state == "open" else ""
+        one = replace(one, historic=known.historic, seen_at=known.seen_at, recurrence=known.recurrence, held=held)
         change = replace(change, incident=one)
         if known.state == "closed" and one.state != "closed" and self._acknowledged(one.id):
             return self._muted(known, change)

@@ -1,28 +1,32 @@
-"""Tell whether a job lives wholly where we read: a sidecar that sees one pod of a larger job must leave paging to others; pure."""
+"""The one rule for who may page: where only a part of a job's ranks is heard, paging is left to whoever hears them all. Pure.
+
+It holds for a matcher that stands alone, and wherever `alerts.whole_jobs_only` asks for it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Iterable
 
-from firstfault.model import Attempt, Change, Incident
+from firstfault.model import Attempt, Incident
+
+SET_UP = "send findings to a correlator (transport.http.targets), or set role: both"
+LEAVE = "alerts.whole_jobs_only leaves it to the firstfault that reads all of them"
+MOST_NAMED = 5
 
 
-def marked(change: Change, attempts: Callable[[str, str], Iterable[Attempt]]) -> Change:
-    """Return a change whose incident says whether ranks of its attempt are known of which nothing is read here."""
-    one = change.incident
-    attempt = attempt_of(one, attempts(*one.key.name))
-    partial = attempt is not None and not whole(attempt)
-    return change if partial == one.partial else replace(change, incident=replace(one, partial=partial))
+def why_held(incident: Incident, attempts: Iterable[Attempt], what_to_do: str) -> str:
+    """Say why an incident of one of these attempts pages nobody; "" where every rank of it is heard here."""
+    attempt = attempt_of(incident, attempts)
+    if attempt is None or attempt.world_size is None:
+        return f"it is not known how many ranks the job has, and only some may be heard here; {what_to_do}"
+    missing = sorted(set(range(attempt.world_size)) - set(attempt.ranks_heard))
+    if not missing:
+        return ""
+    named = ", ".join(map(str, missing[:MOST_NAMED])) + (", ..." if len(missing) > MOST_NAMED else "")
+    ranks = f"{len(missing)} of the job's {attempt.world_size} ranks are not heard here ({named})"
+    return f"{ranks}, and one of them may have failed first; {what_to_do}"
 
 
 def attempt_of(incident: Incident, attempts: Iterable[Attempt]) -> Attempt | None:
     """Return the one of a job's attempts that an incident happened in."""
     return next((one for one in attempts if one.key == incident.key), None)
-
-
-def whole(attempt: Attempt) -> bool:
-    """Tell whether every rank is heard: all of the world, or all up to the highest one where nothing tells the world's size."""
-    heard = set(attempt.ranks_heard)
-    expected = attempt.world_size or max(heard, default=-1) + 1
-    return heard >= set(range(expected))

@@ -27,7 +27,6 @@ from firstfault.topology.matcher import Matcher
 from firstfault.topology.memory import Memory
 from firstfault.topology.restore import position_of
 from firstfault.topology.vintage import Vintage
-from firstfault.topology.wholeness import marked
 from firstfault.transport import wire
 from firstfault.transport.base import Publisher
 
@@ -97,6 +96,7 @@ class Worker:
         self._next_rest = clock.monotonic() + REST_SECS
         self._vintage = Vintage()
         self._troubles: dict[tuple[str, str], str] = {}  # told already
+        self._judged = False  # since changes were settled last
         self._replayed = False  # what the ledger put off is to be ruled
         self._busy_since: float | None = None  # lines have waited without a break since
         self._arrived: float | None = None  # when the newest bytes that were matched were read
@@ -174,6 +174,7 @@ class Worker:
         replayed = self._ledger.replaying and self._has_replayed()
         changes = self._guard("advance", lambda: self.machine.advance(self._read_until()))
         self._tell_troubles()
+        self._judged = True
         self._replayed |= replayed
         if began >= self._next_rest:
             self._next_rest = began + REST_SECS
@@ -284,10 +285,12 @@ class Worker:
 
     def _settle(self, changes: list[Change]) -> None:
         """Store first, tell then; where the store does not take it, tell all the same. A checkpoint comes last: it takes longest."""
-        rulings = [ruling for change in changes for ruling in self._rule(self._shown(change))]
+        rulings = [ruling for change in changes for ruling in self._rule(self._border.change(change))]
         if self._replayed:
             self._replayed = False
             rulings += [ruling for change in self._ledger.caught_up() for ruling in self._rule(change)]
+        rulings += self._freed() if self._judged else []
+        self._judged = False
         for ruling in rulings:
             if ruling.kept:
                 owed = self._owed(ruling.change) if ruling.told == "news" else ()
@@ -300,6 +303,15 @@ class Worker:
         if not busy and self._keeper.due() and self._is_safe(FLUSH_SECS):
             self._keeper.checkpoint()
 
+    def _freed(self) -> list[Ruling]:
+        """Tell of incidents that paged nobody while a part of their job was not heard, and may now."""
+        if not self._border.holds:
+            return []
+        free = [replace(one, held="") for one in self._ledger.active() if one.held and not self._border.why_held(one)]
+        for one in free:
+            self._ledger.amend(one)
+        return [Ruling(Change("updated", one, self._clock.now()), "news", True) for one in free]
+
     def _is_busy(self) -> bool:
         """Tell whether a checkpoint has to wait: lines do, and not for long yet."""
         now = self._clock.monotonic()
@@ -308,11 +320,6 @@ class Worker:
         elif self._busy_since is None:
             self._busy_since = now
         return self._busy_since is not None and now - self._busy_since < BUSY_SECS
-
-    def _shown(self, change: Change) -> Change:
-        """Return a change as it may leave."""
-        change = self._border.change(change)
-        return marked(change, self.machine.attempts_of) if self._border.whole_jobs_only else change
 
     def _rule(self, change: Change) -> list[Ruling]:
         """Judge one change; a failure that is told for the first time is looked back at, and is said to have recurred if it has."""
