@@ -27,7 +27,7 @@ test: setup services  ## the whole suite
 	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-alerts: setup services  ## whole stories with every default of Alertmanager and firstfault, and notifications counted: half an hour
-	@FIRSTFAULT_REAL_TIMES=1 $(BIN)/python -m pytest -n 2 --dist loadfile -p no:randomly -rA tests/services/test_notifications.py tests/services/test_clusters_and_sidecars.py
+	@FIRSTFAULT_REAL_TIMES=1 $(BIN)/python -m pytest -n 2 --dist loadfile -p no:randomly -rA tests/services/test_notifications.py tests/services/test_clusters_and_sidecars.py tests/services/test_two_alike.py
 
 chaos: setup services  ## long campaigns against Kafka: kills, rebalances, dying brokers, with ten seeds
 	@for seed in 1 2 3 4 5 6 7 8 9 10; do CHAOS_SEED=$$seed CHAOS_ROUNDS=8 $(BIN)/python -m pytest -x tests/chaos || exit 1; done

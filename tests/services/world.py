@@ -44,7 +44,7 @@ QUICK = Pace(
     down_secs=6,
     patience_secs=90,
 )
-DEFAULTS = Pace({}, {}, calm_secs=660, down_secs=600, patience_secs=900)
+DEFAULTS = Pace({}, {}, calm_secs=660, down_secs=600, patience_secs=2700)  # patience for what happens while firstfault is down, too
 PACE = DEFAULTS if REAL else QUICK
 
 
