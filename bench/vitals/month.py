@@ -1,8 +1,8 @@
 """Watch healthy jobs for a month: made of the same settings as `jobs`, drawn in arrays, and watched by the detectors themselves.
 
 A job is followed by the stream of the rank that prints. The daemon looks at such a stream every 5 s; here it is looked at once a minute, when
-its numbers are judged, and in each longer pause as the daemon does: after the last line, at a line that tells of the pause, and until the next
-step. Of jobs that print more than a line in three seconds each look sees the newest 24 lines: what the windows of the tests hold, and more.
+its numbers are judged, and around each pause as the daemon does: after the last line, at a line that tells of the pause, until the next step,
+and after it. Of jobs that print more than a line in three seconds each look sees the newest 24 lines: what the windows of the tests hold, and more.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from firstfault.text.phases import phase_of
 
 START = 1_796_000_000.0
 LOOK_SECS = 60.0
+LEARNT_SECS = 5.0  # by which shorter gaps may still be pauses that a pace learns of
 PAUSE_SECS = 30.0  # no stall is told sooner, so in shorter gaps nothing is asked
 SEEN_LINES = 24
 _CHUNK = 1 << 16  # steps drawn at once
@@ -148,6 +149,7 @@ class _Watched:
     def see(self, some: Lines) -> None:
         """Look at the lines of a stretch as they come."""
         at, unseen, due = some.at, 0, 0.0
+        learnt = max(LEARNT_SECS, 2.5 * self.job.step_secs * self.job.log_every)
         for place, moment in enumerate(at):
             if place in some.told and place > 0:
                 self._look(some, max(unseen, place - SEEN_LINES), place, at[place - 1] + 2.0)
@@ -156,9 +158,9 @@ class _Watched:
                 self._look(some, place - 1, place, when + 2.0, words, when)
             following = at[place + 1] if place + 1 < len(at) else None
             pauses = following is not None and following - moment >= PAUSE_SECS
-            if moment < due and not pauses:
+            if moment < due and not pauses and not (following is not None and following - moment >= learnt):
                 continue
-            due = moment + LOOK_SECS
+            due = moment + LOOK_SECS if following is None or following - moment < learnt else following
             self._look(some, max(unseen, place + 1 - SEEN_LINES), place + 1, moment + min(2.0, 5.0 * self._dice.random()))
             unseen = place + 1
             if pauses and following is not None:

@@ -20,6 +20,7 @@ from firstfault.model import FAULT_ROLES, NO_TIME, Event, Fact, JobKey, Line, Ob
 from firstfault.text.lines import MAX_TEXT, LineReader, ReadLine
 from firstfault.text.signals import Reading, subject
 from firstfault.text.statement import lines_before
+from firstfault.text.steps.names import canonical
 from firstfault.text.traceback import Closed, StatementReader
 
 ARRIVAL_PRECISION = 2.0  # seconds: a source looks at its files about that often
@@ -203,7 +204,7 @@ class Engine:
     def _numeric(self, values: Mapping[str, Any], who: Who, line: ReadLine) -> None:
         for symptom in self.plan.numeric:
             rule = symptom.numeric
-            if rule is not None and rule.kind == values.get("what") and rule.name == values.get("name"):
+            if rule is not None and rule.kind == values.get("what") and rule.name == canonical(str(values.get("name"))):
                 captures = {name: values[name] for name in ("name", "step") if values.get(name) is not None}
                 found = Found(symptom.fingerprint, symptom.id, symptom.role)
                 self._emit(self._event(found, (line.offset, line.job, who, self.when(line)), captures, (evidence(line, self.stream),)))

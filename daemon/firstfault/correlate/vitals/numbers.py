@@ -27,6 +27,7 @@ CREEP = "memory-creep"
 
 LASTING_KINDS = ("spike", "drop", "plateau")  # of `numeric` conditions, that this file judges; nan and inf are patterns
 _FEWEST = 3 * WINDOW
+_LASTING = 30  # lines that must be off, but for one in ten: two spikes of single batches that follow each other are over by then
 _RISE, _RISE_DEVIATIONS = 0.25, 8.0  # above the best window, of its median and of its own deviation
 _FALL = 0.1  # of the usual value, below which it fell to nothing
 _PLATEAU_POINTS, _PLATEAU_STEPS, _PLATEAU_GAIN, _FROM_START, _PLATEAU_FIRST = 200, 1000.0, 0.02, 0.05, 20
@@ -93,13 +94,13 @@ def _newest(one: Series, count: int) -> list[float]:
 
 
 def _risen(one: Series) -> tuple[float, float, list[float]] | None:
-    """Return base, bound and the last window where nine in ten of it lie above the best earlier window by far more than its own noise."""
+    """Return base, bound and the last lines where nine in ten of them lie above the best earlier window by far more than its own noise."""
     if len(one) < _FEWEST or one.best is None:
         return None
     base, spread = one.best
     bound = base + max(_RISE * abs(base), _RISE_DEVIATIONS * spread)
-    recent = _newest(one, WINDOW)
-    if base <= 0 or len(recent) < WINDOW or sorted(recent)[WINDOW // 10] <= bound:
+    recent = _newest(one, _LASTING)
+    if base <= 0 or len(recent) < _LASTING or sorted(recent)[_LASTING // 10] <= bound:
         return None
     return base, bound, recent
 
@@ -115,12 +116,12 @@ def _begun(one: Series, bound: float) -> float:
 
 
 def _rising(one: Series) -> Trouble | None:
-    """The whole last window lies above the best earlier one: climbing still, or not."""
+    """The last lines lie above the best earlier one: climbing still, or not."""
     risen = _risen(one)
     if risen is None:
         return None
     base, bound, recent = risen
-    early, late = median(recent[: WINDOW // 2]), median(recent[WINDOW // 2 :])
+    early, late = median(recent[: _LASTING // 2]), median(recent[_LASTING // 2 :])
     climbing = late - early > 2 * (one.best or risen)[1] or late > 2 * base
     what = "climbs" if climbing else "jumped and stays up"
     step = _begun(one, bound)

@@ -17,42 +17,31 @@ if TYPE_CHECKING:
 
     Read = Callable[[Groups, ReadLine], Iterable[Reading]]
 
-# Spelt out, so that each alternative is one literal for the scan: `loss nan`, `lm loss: NAN`, `"loss": NaN`, `grad_norm=inf`, `loss is nan`
-_NAMES = ("loss", "norm", "ppl", "perplexity")
-_SEPARATORS = (
-    "=",
-    ": ",
-    ":",
-    ":  ",
-    " ",
-    "  ",
-    " = ",
-    " is ",
-    "': ",
-    "': '",
-    '": ',
-    '":',
-    "=tensor(",
-    ": tensor(",
-    " | ",
-    ":-",
-    ": -",
-    "=-",
-)
-_VALUES = ("nan", "inf")
+# `loss nan`, `lm loss: NAN`, `"loss": NaN`, `grad_norm=inf`, `loss is nan`, `loss:      nan` of a padded field, `loss/train/total: nan`.
+# What stands behind a name is spelt out, so that each alternative begins with one literal for the scan.
+_NAMES = ("loss", "norm", "perplexity", "loss/train/total", "loss train", "loss value")
+_NEXT = (":", "=", " ", "'", '"', "|")
+_HEADS = tuple(name + following for name in _NAMES for following in _NEXT)
+_SHORT = tuple("ppl" + between for between in (": ", ":  ", ":", "=", " = ", " ", "  ", "': ", "': '", '": ', '":', '": "'))
 
 _STEP = Pattern(r"(?i)\b(?:global[_ ]?steps?|steps?|iteration|iter|it)['\"]?[ =:#]+(\d+)")
 _PAIR = Pattern(r"(?i)([a-z][\w/.-]*(?: [a-z][\w/.-]*)??)['\"]?(?:\s*[=:|]\s*|\s+is\s+|\s+)['\"]?(?:tensor\()?([-+]?)(nan|inf(?:inity)?)\b")
 _IS_NUMBER = Pattern(r"(?i)(?:loss|norm|ppl|perplexity)$")
+_LOSS_FIRST = Pattern(r"(?i)(?:^|[ _/])loss(?:/| train$| value$)")
+_VALIDATION = Pattern(r"(?i)\b(?:validation|eval(?:uation)?)\b")
 
 
 def _trigger() -> str:
-    spelt = (re2.escape(name + separator + value) for name in _NAMES for separator in _SEPARATORS for value in _VALUES)
-    return r"(?i)(?:" + "|".join(spelt) + r")(?:inity)?\b"
+    value = r"-?(?:nan|inf(?:inity)?)\b"
+    heads = "|".join(map(re2.escape, _HEADS))
+    spelt = "|".join(re2.escape(head) + word for head in (*_SHORT, "perplexity ") for word in ("nan", "inf"))
+    return rf"(?i)(?:(?:{heads})[ =:|'\"]{{0,14}}(?:is )?(?:tensor\()?{value}|(?:{spelt})(?:inity)?\b)"
 
 
 def _name(text: str) -> str:
     words = text.lower().split()
+    if _LOSS_FIRST.search(text):  # `loss train`, `loss/train/total`, `lm loss value`
+        return "loss"
     kept = words[-2:] if len(words) > 1 and words[0] in {"lm", "grad", "train", "val", "valid", "eval", "total", "aux"} else words[-1:]
     return "_".join(kept)
 
@@ -70,6 +59,8 @@ def _values(_groups: Groups, line: ReadLine) -> Iterable[Reading]:
     step = _step_of(line)
     for found in _PAIR.finditer(line.message):
         name = _name(found.group(1))
+        if name == "loss" and _VALIDATION.search(line.message):
+            name = "val_loss"
         if _IS_NUMBER.search(name):
             yield Reading("numeric", values=given(what=_what(found.group(3)), name=name, step=step))
 

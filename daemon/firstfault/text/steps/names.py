@@ -66,6 +66,12 @@ _PAIR = re.compile(
 _SCALES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 
 
+def canonical(name: str) -> str:
+    """Return the one name of a number that a framework calls otherwise (`lm_loss`: `loss`); the name itself where none is known."""
+    known = CANONICAL.get(name) or CANONICAL.get(name.replace("_", " "))
+    return known[0] if known is not None else name
+
+
 def number_of(text: str) -> float | None:
     """Read a number as trainers print it: `1,110`, `1.26K`, `NAN`, `Infinity`."""
     text = text.replace(",", "")
