@@ -195,3 +195,36 @@ def test_what_came_late_is_news_if_a_matcher_saw_it_in_time() -> None:
         pipeline.told(Findings((replace(EVENT, fingerprint=entry, symptom=symptom.id),)), EVENT.time.at + 4000, seen)
         pipeline.advance(EVENT.time.at + 4000)
         assert [one.historic for one in pipeline.incidents()] == [historic]
+
+
+def test_the_quick_way_reads_what_the_careful_one_does() -> None:
+    """Items of real cases, whole and damaged in a thousand ways, are read alike or refused alike."""
+    rng = random.Random(3)
+    lines = [item.line for name in NAMES[:4] for item in items_of(found_by(1, arrival.plan(cases.named(name).files, rng), rng))]
+    lines += [item.line for item in wire.write(Findings((replace(EVENT, captures={"n": 1 << 70, "loss": float("nan")}),)), seen=3.0)]
+    quick = 0
+    for line in rng.sample(lines, min(400, len(lines))) + lines[-1:]:
+        for text in (line, *(damaged(line, rng) for _ in range(4))):
+            told = wire._read_at_once(text)
+            if told is not None:
+                quick += 1
+                assert repr(told) == repr(wire._read_with_care(text))
+    assert quick >= min(400, len(lines))
+    assert wire._read_at_once(lines[-1]) is not None
+
+
+def damaged(line: bytes, rng: random.Random) -> bytes:
+    """Return an item with something in it changed."""
+    place = rng.randrange(len(line))
+    old, new = rng.choice(
+        [
+            (b"1", b"true"),
+            (b"0", b'"0"'),
+            (b'"event"', b'"words"'),
+            (b"null", b"NaN"),
+            (b'"of"', b'"of":{},"of"'),
+            (b",", b',"x":[1],'),
+            (b":", b""),
+        ]
+    )
+    return line.replace(old, new, 1) if rng.random() < 0.7 else line[:place] + bytes([rng.randrange(256)]) + line[place + 1 :]

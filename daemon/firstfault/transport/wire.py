@@ -10,12 +10,14 @@ A reader takes its own version and the previous one, so that correlators can be 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Strict, TypeAdapter, ValidationError
 
 from firstfault.errors import FirstFaultError
 from firstfault.model import Ended, Event, Fact, Findings, JobKey, Observation, Progress
@@ -31,6 +33,8 @@ VERSION = 1
 UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 MAX_ITEM_BYTES = 1 << 20
 MAX_DEPTH = 12  # of values in facts
+_BEGIN = re.compile(rf'{{"schema":"{SCHEMA}{VERSION}","kind":"(event|fact|progress|words|ended)","of":{{')
+_BEGIN_SIZE = 80
 NOUNS: Mapping[str, type] = {"event": Event, "fact": Fact, "progress": Progress, "words": Progress, "ended": Ended}
 
 
@@ -74,6 +78,27 @@ def read(line: bytes | str) -> Received:
     """Read one item; WireError says why it cannot be taken, VersionError that its version is the reason."""
     if len(line) > MAX_ITEM_BYTES:
         raise WireError(f"has {len(line)} bytes; an item has at most {MAX_ITEM_BYTES}")
+    return _read_at_once(line) or _read_with_care(line)
+
+
+def _read_at_once(line: bytes | str) -> Received | None:
+    """Read an item as this version writes it, at a third of the cost; None for any other, which `_read_with_care` reads or refuses."""
+    begin = _BEGIN.match(line[:_BEGIN_SIZE] if isinstance(line, str) else line[:_BEGIN_SIZE].decode("latin-1"))
+    if begin is None:
+        return None
+    kind = begin[1]
+    try:
+        whole = _shape(NOUNS[kind]).validate_json(line)
+        if whole.schema != f"{SCHEMA}{VERSION}" or whole.kind != kind:  # names that come twice
+            return None
+        noun = _untagged_fact(whole.of) if kind == "fact" else whole.of
+    except (ValidationError, TypeError, ValueError, RecursionError):
+        return None
+    return Received(kind, noun, whole.seen, whole.partial)  # type: ignore[arg-type]
+
+
+def _read_with_care(line: bytes | str) -> Received:
+    """Read any item, and say what is wrong with one that is none."""
     try:
         plain = load(line)
     except (ValueError, RecursionError) as error:
@@ -173,6 +198,23 @@ def _noun(kind: str, plain: Any) -> Observation | Ended:
 
 
 @functools.cache
+def _shape(kind: type) -> Any:
+    """Return what reads a whole item of a kind of noun from its text."""
+    whole = dataclasses.make_dataclass(
+        f"Whole{kind.__name__}",
+        [
+            ("schema", str),
+            ("kind", str),
+            ("of", kind),
+            ("seen", Annotated[float, Strict()] | None, None),
+            ("partial", Annotated[int, Strict()] | None, None),
+        ],
+        slots=True,
+    )
+    return TypeAdapter(whole).validator
+
+
+@functools.cache
 def _adapter(kind: type) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
@@ -189,6 +231,8 @@ def _tagged(value: Any) -> Any:
 
 
 def _untagged_fact(fact: Fact) -> Fact:
+    if not any(isinstance(value, list | dict) for value in fact.values.values()):
+        return fact
     return replace(fact, values={name: _untagged(value, MAX_DEPTH) for name, value in fact.values.items()})
 
 

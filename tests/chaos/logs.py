@@ -1,16 +1,12 @@
-"""Matchers and correlators as real processes around a real broker, over one raw topic that was written once."""
+"""Raw logs of jobs as collectors write them to Kafka: who is where an hour ago, steps since then, and a failure now."""
 
 from __future__ import annotations
 
 import random
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
 
 from tests.services.broker import Row
-from tests.transport.cluster import Process
 
 LINE = "[rank{rank}]: {stamp} | INFO | step {step}/100000 | loss {loss:.4f} | lr 2.9e-04 | grad_norm 0.{step:03d} | tokens/s 41233"
 OOM = (
@@ -67,41 +63,4 @@ def rows(jobs: dict[str, tuple[int, int]], partitions: int, now: float, seed: in
                 del queues[job]
                 break
             found.append((partition, None, text.encode(), [("job", job.encode()), ("namespace", b"chaos")]))
-    return found
-
-
-QUICK_KAFKA = {"checkpoint_secs": 0.5, "session_timeout_secs": 3, "partitions": 2, "rebalance_timeout_secs": 10}
-
-
-def matcher(folder: Path, name: str, bootstrap: str, topic: str, prefix: str, **config: Any) -> Process:
-    """Return a matcher that reads the raw topic."""
-    kafka = QUICK_KAFKA | {"bootstrap_servers": bootstrap.split(","), "topic_prefix": prefix}
-    source = {"topics": [topic], "start_from": "earliest", "group": f"{prefix}-matchers", "quiet_ms": 200}
-    role = {"role": "matcher", "transport": {"kafka": {}}, "matcher": {"progress_secs": 1}}
-    return Process(folder, name, role | {"kafka": kafka, "sources": {"kafka": [source]}} | config)
-
-
-def correlator(folder: Path, name: str, bootstrap: str, prefix: str, **config: Any) -> Process:
-    """Return a correlator that reads the events topic."""
-    kafka = QUICK_KAFKA | {"bootstrap_servers": bootstrap.split(","), "topic_prefix": prefix, "group": f"{prefix}-correlators"}
-    return Process(folder, name, {"role": "correlator", "events": {"kafka": True}, "kafka": kafka} | config)
-
-
-def verdicts(processes: Iterable[Process]) -> dict[str, Any]:
-    """Return the whole verdict of every settled incident by its id, from whichever correlator has it now."""
-    found = {}
-    for process in processes:
-        for one in process.get("/api/v1/jobs")["attempts"] if process.get("/-/ready") else ():
-            for incident in one["incidents"]:
-                if incident["state"] == "settled":
-                    names = ("fingerprint", "category", "severity", "verdict", "collateral", "silent_ranks", "also", "opened_at")
-                    found[incident["id"]] = {"job": one["job"], "ranks": one["ranks_heard"]} | {name: incident[name] for name in names}
-    return found
-
-
-def wait(check: Any, seconds: float = 90.0) -> Any:
-    """Wait for a condition; return what it last gave."""
-    until = time.monotonic() + seconds
-    while not (found := check()) and time.monotonic() < until:
-        time.sleep(0.1)
     return found
