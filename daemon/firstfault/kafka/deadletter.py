@@ -8,15 +8,17 @@ MAX_VALUE_BYTES = 512 * 1024
 SCHEMA = "firstfault.deadletter/1"
 
 
-def letter(record: ConsumerRecord, reason: str, detail: str = "") -> tuple[bytes | None, list[tuple[str, bytes]]]:
+def letter(
+    topic: str, partition: int, record: ConsumerRecord, reason: str, detail: str = ""
+) -> tuple[bytes | None, list[tuple[str, bytes]]]:
     """Return value and headers of the dead letter: the record's own, and ours that begin with `firstfault-`."""
     value = record.value
     ours = {
         "schema": SCHEMA,
         "reason": reason,
         "detail": detail[:1000],
-        "topic": record.topic,
-        "partition": record.partition,
+        "topic": topic,
+        "partition": partition,
         "offset": record.offset,
         "timestamp": record.timestamp,
         "bytes": len(value or b""),

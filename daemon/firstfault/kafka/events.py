@@ -93,9 +93,9 @@ class _EventsSession(Session):
         await super()._open()
 
     async def _take(self, reader: Any, records: Sequence[Any]) -> None:
-        received, poison, size = await self._aside(self._decoded, records)
+        received, poison, size = await self._aside(self._decoded, reader, records)
         for record, detail in poison:
-            await self._bury(record, "wrong-schema", detail)
+            await self._bury(reader, record, "wrong-schema", detail)
         place = TopicPartition(reader.topic, reader.partition)
         names = {one.noun.job.name for one in received}
         reader.names |= names
@@ -110,7 +110,7 @@ class _EventsSession(Session):
         if found:
             await self._hand_over(News(found, lambda safe: None, b"", size))
 
-    def _decoded(self, records: Sequence[Any]) -> tuple[list[wire.Received], list[tuple[Any, str]], int]:
+    def _decoded(self, reader: _Partition, records: Sequence[Any]) -> tuple[list[wire.Received], list[tuple[Any, str]], int]:
         received, poison, size, repeated = [], [], 0, 0
         for record in records:
             value = record.value
@@ -120,7 +120,7 @@ class _EventsSession(Session):
             try:
                 one = wire.read(value)
             except wire.VersionError as error:
-                place = f"{record.topic}[{record.partition}] offset {record.offset}"
+                place = f"{reader.topic}[{reader.partition}] offset {record.offset}"
                 raise BrokerError(f"{place}: {error}; nothing of this partition is read until then") from None
             except wire.WireError as error:
                 poison.append((record, str(error)))

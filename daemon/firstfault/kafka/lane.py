@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from firstfault.detect.detector import Detector
 from firstfault.detect.scanner import AnyScanner
 from firstfault.kafka.places import ENVELOPE_PRECISION, Places
+from firstfault.kafka.records import ConsumerRecord
 from firstfault.model import FAULT_ROLES, Event, Findings, JobKey, Observation, Progress, Stream
 from firstfault.rules.catalogue import RuleSet
 from firstfault.store.codec import from_plain, to_plain
@@ -33,7 +34,6 @@ class Lane:
             "fault_at",
             "fresh",
             "heard_at",
-            "joined",
             "marks",
             "moved",
             "name",
@@ -53,7 +53,6 @@ class Lane:
         self.texts: list[bytes] = []  # that wait
         self.marks: list[int] = []  # their places
         self.stamps: list[Any] = []  # when they were written, as the envelope has it
-        self.joined: bytes | None = None  # all that waits, where somebody has put it together already
         self.scanned = 0  # of the waiting ones, how many were scanned
         self.size = 0  # bytes that wait
         self.fresh = True  # nothing came in this round
@@ -105,13 +104,21 @@ class Lane:
         """Read what waits."""
         if not self.texts:
             return []
-        data = (b"\n".join(self.texts) if self.joined is None else self.joined) + b"\n"
+        data = b"\n".join([*self.texts, b""])
         base = self.detector.end
         sizes = np.fromiter(map(len, self.texts), np.int64, len(self.texts))
         starts = np.cumsum(sizes + 1) - sizes - 1 + base
         self.places.add(starts.tobytes(), self.marks, self.stamps)
-        self.joined = None
         self.texts, self.marks, self.stamps, self.scanned, self.size = [], [], [], 0, 0
+        return self._fed(data, base)
+
+    def read_lines(self, data: bytes, records: Sequence[ConsumerRecord]) -> list[Observation]:
+        """Read records of one whole line each, of which `data` holds the lines with their ends; nothing may wait before them."""
+        base = self.detector.end
+        self.places.add_lines(base, data, records)
+        return self._fed(data, base)
+
+    def _fed(self, data: bytes, base: int) -> list[Observation]:
         self.moved = self.unsaved = True
         found = self.detector.feed(data, base)
         self.places.forget(self.detector.kept_from)

@@ -6,15 +6,18 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
-from firstfault.kafka.records import seconds
+from firstfault.detect.kept import count_ends
+from firstfault.kafka.records import ConsumerRecord, seconds
 from firstfault.model import Event, Fact, Line, Observation, Progress
 from firstfault.text.unwrap import Record
 
 PLACE_BITS = 20  # of a place that say where in the record a byte lies; the offset of the record stands above them
 _INSIDE = (1 << PLACE_BITS) - 1
 _REMEMBERED = 2_048  # places that were told of and may be told of again, when repeats are counted
+_FEW = 64  # questions about a batch, up to which counting its lines costs less than numbering all of them
 _SPARE = 512  # entries that may be of no more use before they are cleared away
 ENVELOPE_PRECISION, RECORD_PRECISION = 0.001, 2.0  # ± seconds: of a collector's own stamp, and of the time at which a record was produced
 
@@ -26,16 +29,52 @@ class Places:
         self._starts, self._places = array("q"), array("q")
         self._times: list[Any] = []  # as envelopes have them: reading each would cost more than all the rest
         self._told: dict[int, int] = {}
+        self._late: tuple[int, bytes, Sequence[ConsumerRecord]] | None = None  # records of which little was asked yet
+        self._asked = 0
         self.precision = RECORD_PRECISION
 
     def add(self, starts: bytes, places: Sequence[int], times: Sequence[Any]) -> None:
         """Take the next texts: where each starts in the stream (64-bit integers), its place, and when it was written."""
+        self._work_out()
         self._starts.frombytes(starts)
         self._places.extend(places)
         self._times.extend(times)
 
+    def add_lines(self, base: int, data: bytes, records: Sequence[ConsumerRecord]) -> None:
+        """Take the next texts as records of one line each, of which `data` holds the lines; most of them nobody ever asks for."""
+        self._work_out()
+        self._late, self._asked = (base, data, records), 0
+
+    def _late_one(self, offset: int) -> tuple[ConsumerRecord, int] | None:
+        """Return the record that was taken last in which a byte lies, and where that starts; None where `_work_out` has to tell."""
+        if self._late is None or offset < self._late[0]:
+            return None
+        self._asked += 1
+        if self._asked > _FEW:
+            self._work_out()
+            return None
+        base, data, records = self._late
+        end = min(offset - base, len(data) - 1)
+        return records[count_ends(data, 0, end)], base + data.rfind(b"\n", 0, end) + 1
+
+    def _work_out(self, before: int = 0) -> None:
+        """Number the bytes of what was taken last, but for what is only needed for bytes before an offset of the stream."""
+        if self._late is None:
+            return
+        base, data, records = self._late
+        self._late = None
+        if before > base:
+            del self._starts[:], self._places[:], self._times[:]
+            records = records[-max(1, count_ends(data, before - base)) :]
+        sizes = [len(record.value or b"") + 1 for record in records]
+        begin = base + len(data) - sum(sizes)
+        self._starts.extend(accumulate(sizes[:-1], initial=begin))
+        self._places.extend([record.offset << PLACE_BITS for record in records])
+        self._times.extend([record.timestamp / 1000 for record in records])
+
     def forget(self, before: int) -> None:
         """Drop what is only needed for bytes before an offset of the stream."""
+        self._work_out(before)
         index = bisect_right(self._starts, before) - 1
         if index > _SPARE:
             del self._starts[:index], self._places[:index], self._times[:index]
@@ -45,10 +84,12 @@ class Places:
         known = self._told.get(offset)
         if known is not None:
             return known
+        late = self._late_one(offset)
         index = max(0, bisect_right(self._starts, offset) - 1)
-        if not self._starts:
+        if late is None and not self._starts:
             return offset
-        found = self._places[index] + min(max(0, offset - self._starts[index]), _INSIDE - (self._places[index] & _INSIDE))
+        place, start = (late[0].offset << PLACE_BITS, late[1]) if late is not None else (self._places[index], self._starts[index])
+        found = place + min(max(0, offset - start), _INSIDE - (place & _INSIDE))
         self._told[offset] = found
         if len(self._told) > _REMEMBERED:
             del self._told[next(iter(self._told))]
@@ -56,8 +97,10 @@ class Places:
 
     def record(self, offset: int) -> Record:
         """Return what the envelope says of the line at an offset of the stream: when it was written."""
+        late = self._late_one(offset)
         index = bisect_right(self._starts, offset) - 1
-        time = seconds(self._times[index]) if index >= 0 else None
+        written = late[0].timestamp / 1000 if late is not None else self._times[index] if index >= 0 else None
+        time = seconds(written)
         return Record(b"", offset, time or None, precision=self.precision)
 
     def placed(self, one: Observation) -> Observation:
@@ -82,6 +125,7 @@ class Places:
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state as JSON values."""
+        self._work_out()
         return {
             "starts": self._starts.tolist(),
             "places": self._places.tolist(),
@@ -92,6 +136,7 @@ class Places:
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Take up a snapshot."""
+        self._late = None
         self._starts, self._places = array("q", saved["starts"]), array("q", saved["places"])
         self._times, self._told = list(saved["times"]), dict(saved["told"])
         self.precision = saved["precision"]

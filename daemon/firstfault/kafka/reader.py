@@ -5,12 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
-from operator import attrgetter
+from itertools import accumulate, islice
+from operator import attrgetter, itemgetter
 from typing import Any
 
-from orjson import loads
+import msgspec
 
+from firstfault.detect.kept import count_ends
 from firstfault.detect.scanner import AnyScanner
 from firstfault.kafka.lane import ENOUGH_BYTES, Lane
 from firstfault.kafka.places import PLACE_BITS
@@ -27,11 +28,12 @@ from firstfault.kafka.records import (
     seconds,
     short,
 )
-from firstfault.model import Findings, Stream
+from firstfault.model import Findings, Observation, Stream
 from firstfault.rules.catalogue import RuleSet
 from firstfault.text.envelopes import Record, decode
 
 _CURLY = 0x7B  # the first byte of JSON
+_LINE_END = 0x0A
 _ENVELOPES = frozenset({_CURLY, 0x0A})  # and of OTLP in protobuf
 _ENDS = ("\n", "\r")
 _FEW = 64  # records for which taking them one by one costs as much
@@ -65,6 +67,28 @@ class Taken:
     lines: int = 0
 
 
+class _Pod(msgspec.Struct, gc=False):
+    """Who speaks in a record of Fluent Bit."""
+
+    pod_id: str
+    container_name: str
+
+
+class _Said(msgspec.Struct, gc=False):
+    """A record of Fluent Bit, of which only this is decoded."""
+
+    kubernetes: _Pod
+    log: str
+    time: Any = None
+    at: Any = msgspec.field(name="@timestamp", default=None)
+    timestamp: Any = None
+    logtag: Any = None
+    p: Any = msgspec.field(name="_p", default=None)
+
+
+_read_pod = msgspec.json.Decoder(_Said).decode
+
+
 class PartitionReader:
     """The lanes of one partition. Not thread safe: one thread at a time drives it."""
 
@@ -91,39 +115,30 @@ class PartitionReader:
         """Take the next records, oldest first."""
         taken = Taken()
         touched: list[Lane] = []
-        if not self._take_alike(records, touched):
-            self._take_mixed(records, touched, taken)
         self.next = records[-1].offset + 1
-        self._look(touched, taken, now)
+        if not self._take_alike(records, taken, now):
+            self._take_mixed(records, touched, taken)
+            self._look(touched, taken, now)
         return taken
 
-    def _take_alike(self, records: Sequence[ConsumerRecord], touched: list[Lane]) -> bool:
-        """Take records at once that are all raw lines of one key, as collectors write them; False, and nothing happens, for others."""
+    def _take_alike(self, records: Sequence[ConsumerRecord], taken: Taken, now: float) -> bool:
+        """Take and read at once many raw lines of one key, as collectors write them; False, and nothing happens, for others."""
         first, options = records[0], self._options
-        if first.headers or len(records) < _FEW or options.encoding not in ("auto", "raw"):
-            return False
-        if options.encoding == "auto" and first.value and first.value[0] == _CURLY:
+        if len(records) < _FEW or options.encoding not in ("auto", "raw") or (options.encoding == "auto" and _is_curly(first)):
             return False
         key = first.key
+        if any(map(_headers, records)) or set(map(_key, records)) != {key}:
+            return False
         lane = self._lanes.get(key) or self._keyed(first)
-        if first.offset < lane.next or {record.key for record in records} != {key} or any(map(_headers, records)):
+        data = _whole_lines(records, options)
+        if data is None or len(data) < ENOUGH_BYTES or first.offset < lane.next or lane.cut:
             return False
-        try:
-            data = b"\n".join([record.value for record in records])  # type: ignore[misc]
-        except TypeError:  # a record without a value
-            return False
-        texts = data.split(b"\n")
-        if len(texts) != len(records) or b"" in texts or max(map(len, texts)) > options.max_record_bytes:
-            return False
-        if options.encoding == "auto" and (data[:1] == b"{" or b"\n{" in data):
-            return False
-        lane.fresh = False
-        touched.append(lane)
-        lane.joined = None if lane.texts else data
-        lane.texts += texts
-        lane.marks += [record.offset << PLACE_BITS for record in records]
-        lane.stamps += [record.timestamp / 1000 for record in records]
-        lane.next = records[-1].offset + 1
+        if lane.texts:
+            self._read(lane, taken.findings)
+        lane.heard_at, lane.quieted, lane.next = now, False, records[-1].offset + 1
+        taken.lines += len(records)
+        taken.bytes += len(data)
+        self._found(lane, lane.read_lines(data, records), taken.findings)
         return True
 
     def _take_mixed(self, records: Sequence[ConsumerRecord], touched: list[Lane], taken: Taken) -> None:
@@ -144,30 +159,28 @@ class PartitionReader:
 
     def _take_pods(self, records: Sequence[ConsumerRecord], index: int, touched: list[Lane]) -> int:
         """Take whole lines of known pods as Fluent Bit writes them, from `index` on; return where something else comes."""
-        lanes, limit, count = self._lanes, self._options.max_record_bytes, len(records)
+        lanes, limit = self._lanes, self._options.max_record_bytes
+        lane: Lane | None = None
+        name: tuple[str, str] | None = None
         try:
-            while index < count:
-                record = records[index]
-                fields = loads(record.value)  # type: ignore[arg-type]
-                pod = fields["kubernetes"]
-                lane = lanes[pod["pod_id"], pod["container_name"]]
-                text = fields["log"]
-                offset = record.offset
-                if (
-                    offset < lane.next
-                    or lane.cut
-                    or (fields.get("logtag") or fields.get("_p")) == "P"
-                    or text[:2] == "20"
-                    or len(record.value) > limit  # type: ignore[arg-type]
-                ):
+            for record in records if not index else islice(records, index, None):
+                value = record.value
+                fields = _read_pod(value)  # type: ignore[arg-type]
+                pod, text, offset = fields.kubernetes, fields.log, record.offset
+                found = (pod.pod_id, pod.container_name)
+                if found != name or lane is None:
+                    name, lane = found, lanes[found]
+                    if lane.cut:
+                        return index
+                    texts, marks, stamps = lane.texts.append, lane.marks.append, lane.stamps.append
+                    if lane.fresh:
+                        lane.fresh = False
+                        touched.append(lane)
+                if offset < lane.next or text[:2] == "20" or (fields.logtag or fields.p) == "P" or len(value) > limit:  # type: ignore[arg-type]
                     return index
-                line = (text.rstrip("\r\n") if text[-1:] in _ENDS else text).encode()
-                if lane.fresh:
-                    lane.fresh = False
-                    touched.append(lane)
-                lane.texts.append(line)
-                lane.marks.append(offset << PLACE_BITS)
-                lane.stamps.append(fields.get("time") or fields.get("@timestamp") or fields.get("timestamp") or record.timestamp / 1000)
+                texts((text.rstrip("\r\n") if text[-1:] in _ENDS else text).encode())
+                marks(offset << PLACE_BITS)
+                stamps(fields.time or fields.at or fields.timestamp or record.timestamp / 1000)
                 lane.next = offset + 1
                 index += 1
         except (KeyError, TypeError, ValueError, AttributeError):  # not of this shape, or of a pod that is new
@@ -310,10 +323,9 @@ class PartitionReader:
         for lane in touched:
             lane.fresh = True
             lane.heard_at, lane.quieted = now, False
-            fresh = b"\n".join(lane.texts[lane.scanned :]) if lane.joined is None else lane.joined
+            fresh = b"\n".join(lane.texts[lane.scanned :])
             if b"\0" in fresh:
                 self._drop_binary(lane, taken)
-                lane.joined = None
                 fresh = b"\n".join(lane.texts[lane.scanned :])
             taken.lines += len(lane.texts) - lane.scanned
             taken.bytes += len(fresh)
@@ -321,7 +333,6 @@ class PartitionReader:
             if lane.size >= ENOUGH_BYTES or lane.hot:
                 self._read(lane, taken.findings)
             elif lane.texts:
-                lane.joined = None
                 waiting.append(lane)
                 news.append(fresh)
                 lane.scanned = len(lane.texts)
@@ -333,7 +344,9 @@ class PartitionReader:
                     self._read(waiting[index], taken.findings)
 
     def _read(self, lane: Lane, findings: list[Findings]) -> None:
-        found = lane.read()
+        self._found(lane, lane.read(), findings)
+
+    def _found(self, lane: Lane, found: Sequence[Observation], findings: list[Findings]) -> None:
         if found:
             findings.append(Findings(tuple(found)))
             if lane.fault_at == lane.heard_at:
@@ -347,7 +360,7 @@ class PartitionReader:
         for index in reversed(bad):
             value, mark = lane.texts.pop(index), lane.marks.pop(index)
             stamp = seconds(lane.stamps.pop(index)) or 0.0
-            taken.poison.append((_Lost(self.topic, self.partition, mark >> PLACE_BITS, int(stamp * 1000), None, value, ()), "undecodable"))
+            taken.poison.append((_Lost(mark >> PLACE_BITS, int(stamp * 1000), None, value, ()), "undecodable"))
 
     def settle(self) -> list[Findings]:
         """Read everything that waits."""
@@ -439,8 +452,6 @@ class PartitionReader:
 class _Lost:
     """A record that was set aside after it was sorted."""
 
-    topic: str
-    partition: int
     offset: int
     timestamp: int
     key: bytes | None
@@ -448,7 +459,29 @@ class _Lost:
     headers: Sequence[tuple[str, bytes]]
 
 
-_headers = attrgetter("headers")
+_headers, _key, _value = attrgetter("headers"), attrgetter("key"), attrgetter("value")
+_head = itemgetter(0)
+
+
+def _is_curly(record: ConsumerRecord) -> bool:
+    return bool(record.value) and record.value[0] == _CURLY  # type: ignore[index]
+
+
+def _whole_lines(records: Sequence[ConsumerRecord], options: ReaderOptions) -> bytes | None:
+    """Return the lines of records, with their ends; None where one is no single line of text, too long, or may be an envelope."""
+    values = list(map(_value, records))
+    try:
+        heads = set(map(_head, values))
+    except (TypeError, IndexError):  # a record without a value, or an empty one
+        return None
+    if options.encoding == "auto" and _CURLY in heads:
+        return None
+    data = b"\n".join([*values, b""])
+    if count_ends(data) != len(records) or _LINE_END in heads or b"\0" in data:
+        return None
+    if len(data) > options.max_record_bytes and max(map(len, values)) > options.max_record_bytes:
+        return None
+    return data
 
 
 def _oldest(lane: Lane) -> float:

@@ -20,8 +20,6 @@ _CONTROLS = bytes([*range(7), *range(14, 27), *range(28, 32), 127])
 class ConsumerRecord(Protocol):
     """What a consumer gives."""
 
-    topic: str
-    partition: int
     offset: int
     timestamp: int  # milliseconds UTC, -1 where there is none
     key: bytes | None

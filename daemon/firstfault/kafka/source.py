@@ -23,6 +23,7 @@ from firstfault.errors import BrokerError
 from firstfault.kafka.clients import Access
 from firstfault.kafka.compacted import Compacted, pack
 from firstfault.kafka.deadletter import letter
+from firstfault.kafka.light import lighten
 from firstfault.kafka.options import Own, SourceOptions
 from firstfault.kafka.reader import PartitionReader, Taken
 from firstfault.kafka.topics import ensure_named
@@ -261,6 +262,7 @@ class Session(ConsumerRebalanceListener):  # type: ignore[misc]
         """Read what is there; False where there was nothing."""
         if self._broken is not None:
             raise self._broken
+        lighten(consumer)
         try:
             found = await consumer.getmany(timeout_ms=POLL_MS, max_records=most)
         except OffsetOutOfRangeError as error:
@@ -287,13 +289,13 @@ class Session(ConsumerRebalanceListener):  # type: ignore[misc]
         if taken.duplicates:
             self._happenings.kafka_duplicates(self._source.name, taken.duplicates)
         for record, reason in taken.poison:
-            await self._bury(record, reason)
+            await self._bury(reader, record, reason)
         await self._tell(taken.findings)
 
-    async def _bury(self, record: Any, reason: str, detail: str = "") -> None:
-        self._happenings.kafka_dead_letter(record.topic, record.partition, record.offset, reason, detail)
+    async def _bury(self, reader: Any, record: Any, reason: str, detail: str = "") -> None:
+        self._happenings.kafka_dead_letter(reader.topic, reader.partition, record.offset, reason, detail)
         assert self._producer is not None
-        value, headers = letter(record, reason, detail)
+        value, headers = letter(reader.topic, reader.partition, record, reason, detail)
         self._letters.append(await self._producer.send(self._own.deadletter, value, record.key, headers=headers))
 
     async def _tell(self, findings: Sequence[Findings]) -> None:
