@@ -18,7 +18,7 @@ from tests.services.broker import Row
 from tests.transport.cluster import Run, running
 
 SEED = int(os.environ.get("CHAOS_SEED", "7"))
-ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "3"))
+ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "2"))
 
 
 @dataclass(frozen=True)
