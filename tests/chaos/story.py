@@ -119,10 +119,9 @@ class Story:
         async def equal() -> bool:
             return but_for(await asyncio.to_thread(self.verdicts)) == wanted
 
-        await soon(equal, "", fails=False)
-        assert differences(but_for(self.verdicts()), wanted) == [], "".join(
-            one.log()[-1500:] for one in [*self.correlators, *self.matchers]
-        )
+        await soon(equal, "", 60.0, fails=False)
+        found = differences(but_for(self.verdicts()), wanted)
+        assert found == [], "\n".join([*found, *(one.log()[-1500:] for one in [*self.correlators, *self.matchers])])
 
     async def observed(self) -> dict[str, str]:
         """Return what kind of observation the events topic holds under each id that lasts; what is sampled on the way is left out."""
