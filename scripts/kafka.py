@@ -180,6 +180,8 @@ class Cluster:
         return {
             "process.roles": "broker,controller",
             "node.id": str(broker.number),
+            "broker.rack": f"rack-{broker.number}",
+            "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
             "controller.quorum.voters": ",".join(f"{one.number}@127.0.0.1:{one.controller_port}" for one in self.brokers),
             "listeners": f"PLAINTEXT://127.0.0.1:{broker.port},CONTROLLER://127.0.0.1:{broker.controller_port}{secure}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{broker.port}{secure}",

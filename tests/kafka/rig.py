@@ -70,7 +70,8 @@ class Running:
         self.notebook = Notebook()
         self.telemetry = telemetry or Telemetry()
         self.telemetry.source_configured("kafka")
-        member = Membership(more.pop("group", None) or fresh("group"), more.pop("instance", None), more.pop("session_secs", 6.0), 30.0)
+        named = more.pop("group", None) or fresh("group"), more.pop("instance", None)
+        member = Membership(*named, more.pop("session_secs", 6.0), 30.0, more.pop("rack", None))
         reader = more.pop("reader", ReaderOptions())
         connection = more.pop("connection", None) or Connection((bootstrap,) if "," not in bootstrap else tuple(bootstrap.split(",")))
         options = SourceOptions(

@@ -51,3 +51,16 @@ def test_says_what_is_wrong(tmp_path: Path, text: str, said: str) -> None:
     file.write_text(text)
     with pytest.raises(ConfigError, match=said):
         load(file)
+
+
+def test_names_each_member_of_one_process_apart(tmp_path: Path) -> None:
+    """Two sources in one group under one static name would shut each other out."""
+    file = tmp_path / "firstfault.yaml"
+    file.write_text(
+        "kafka: {bootstrap_servers: ['a:1'], group_instance_id: pod-0, rack: zone-b}\n"
+        "sources: {kafka: [{name: x, topics: [a]}, {name: y, topics: [b]}]}\n"
+    )
+    config = load(file).config
+    members = [source_options(one, config.kafka).membership for one in config.sources.kafka]
+    assert [(one.instance, one.rack) for one in members] == [("pod-0-x", "zone-b"), ("pod-0-y", "zone-b")]
+    assert members[0].group == members[1].group

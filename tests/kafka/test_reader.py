@@ -105,3 +105,19 @@ def test_batches_and_quick_ways_change_nothing(seed: int) -> None:
 def test_lines_of_one_key_are_read_at_once_like_any_other() -> None:
     rows = [Row(number, step(number % 8, number)) for number in range(300)] + [Row(300, OOM), Row(301, step(1, 301))]
     assert read(rows, [100]) == read(rows, [1], slow=True)
+
+
+def test_large_batches_name_what_they_found_by_where_it_stands() -> None:
+    """Facts and faults at the head of a batch that is larger than what a stream keeps are named as if each record had come alone."""
+    comms = [
+        b"[rank%d]: gpu-0:%d:%d [%d] NCCL INFO comm 0x55d rank %d nranks 16 cudaDev %d busId %x000 commId 0x7f - Init COMPLETE"
+        % (rank, 40 + rank, 40 + rank, rank % 8, rank, rank % 8, rank)
+        for rank in range(16)
+    ]
+    lines = [*comms, OOM, *(step(number % 16, number) for number in range(4_000))]
+    for headers in ((), (("job", b"llama"),)):
+        rows = [Row(number, text, None, headers) for number, text in enumerate(lines)]
+        alone = read(rows, [1], slow=True)
+        assert sum("nccl-comm" in name for name in alone[0]) == 16
+        assert read(rows, [len(rows)]) == alone
+        assert read(rows, [1_500]) == alone

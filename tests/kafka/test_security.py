@@ -5,15 +5,19 @@ from __future__ import annotations
 import base64
 import json
 import subprocess
+import threading
 import time
+import urllib.parse
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trustme
+from aiokafka.errors import KafkaError
 
-from firstfault.kafka.clients import Access
+from firstfault.kafka.clients import Access, Token
 from firstfault.kafka.options import Connection, Encryption, Login, Own
 from tests.kafka.rig import Running, fresh, until
 from tests.kafka.test_source import OOM
@@ -100,6 +104,82 @@ async def test_logs_in(secure: Any, tmp_path: Path, mechanism: str) -> None:
     await produce(secure.bootstrap, topic, [(0, None, OOM)])
     async with Running("", topic, connection=sasl(secure, login(mechanism, tmp_path))) as running:
         await until(lambda: running.notebook.events)
+
+
+class TokenServer:
+    """A small identity provider on loopback: it gives tokens for client credentials and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, dict[str, list[str]]]] = []
+        provider = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                form = urllib.parse.parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+                who = base64.b64decode(self.headers["Authorization"].removeprefix("Basic ")).decode()
+                provider.asked.append((who, form))
+                fine = who == "firstfault:sesame" and form.get("grant_type") == ["client_credentials"]
+                body = (
+                    {"access_token": token("firstfault"), "token_type": "Bearer", "expires_in": 600}
+                    if fine
+                    else {"error": "invalid_client"}
+                )
+                data = json.dumps(body).encode()
+                self.send_response(200 if fine else 401)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Stay quiet."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/oauth2/token"
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def provider() -> Iterator[TokenServer]:
+    one = TokenServer()
+    yield one
+    one.close()
+
+
+async def test_asks_a_provider_for_tokens(secure: Any, tmp_path: Path, provider: TokenServer) -> None:
+    """Client credentials become a token that the broker takes; the source says what is wrong until they are right."""
+    topic = fresh("provider")
+    await make_topic(secure.bootstrap, topic)
+    await produce(secure.bootstrap, topic, [(0, None, OOM)])
+    secret = tmp_path / "secret"
+    secret.write_text("wrong")
+    how = Login("OAUTHBEARER", token_url=provider.url, client_id="firstfault", client_secret_file=secret, scope="kafka logs")
+    async with Running("", topic, connection=sasl(secure, how)) as running:
+        said = next(iter((await until(lambda: running.source.status().failing)).values()))
+        assert f"{provider.url} gave no token: HTTP 401" in said
+        secret.write_text("sesame\n")
+        await until(lambda: running.notebook.events)
+    assert provider.asked[-1] == ("firstfault:sesame", {"grant_type": ["client_credentials"], "scope": ["kafka logs"]})
+
+
+async def test_asks_again_before_a_token_ends(provider: TokenServer) -> None:
+    """One token serves all connections until four fifths of its life are over; a provider that is gone is named."""
+    now = [1_000.0]
+    source = Token(Login("OAUTHBEARER", token_url=provider.url, client_id="firstfault", client_secret="sesame"), lambda: now[0])
+    first = await source.token()
+    now[0] += 479
+    assert (await source.token(), len(provider.asked)) == (first, 1)
+    now[0] += 2
+    await source.token()
+    assert len(provider.asked) == 2
+    provider.close()
+    now[0] += 481
+    with pytest.raises(KafkaError, match=r"/oauth2/token gave no token: Cannot connect"):
+        await source.token()
 
 
 async def test_shows_a_certificate_and_takes_up_a_new_one(secure: Any, tmp_path: Path) -> None:

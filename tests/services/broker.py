@@ -38,9 +38,9 @@ def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     yield from _cluster(tmp_path_factory, 1)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A cluster of three, of which the test may kill one."""
+    """A cluster of three, each in a rack of its own; a test may kill one and bring it back."""
     yield from _cluster(tmp_path_factory, 3, properties={"min.insync.replicas": "2"})
 
 

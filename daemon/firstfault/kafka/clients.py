@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import Mapping
+from base64 import b64encode
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -27,28 +28,35 @@ _SHORTEST_LIFE_SECS = 30.0
 class Token(AbstractTokenProvider):
     """Give a token out of a file, or one that a server gives for client credentials."""
 
-    def __init__(self, login: Login) -> None:
-        self._login = login
+    def __init__(self, login: Login, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._login, self._monotonic = login, monotonic
         self._token, self._until = "", 0.0
+        self.trouble = ""  # why the last one could not be had
         self._lock = asyncio.Lock()
 
     async def token(self) -> str:
         """Return a token that is valid now; KafkaError says why there is none."""
-        if self._login.token_file is not None:
-            return _secret(None, self._login.token_file)
-        async with self._lock:
-            if time.monotonic() >= self._until:
-                await self._renew()
+        try:
+            if self._login.token_file is not None:
+                return _secret(None, self._login.token_file)
+            async with self._lock:
+                if self._monotonic() >= self._until:
+                    await self._renew()
+        except (KafkaError, BrokerError) as error:  # the client only logs it
+            self.trouble = str(error)
+            raise
+        self.trouble = ""
         return self._token
 
     async def _renew(self) -> None:
         login = self._login
         form = {"grant_type": "client_credentials"} | ({"scope": login.scope} if login.scope else {})
-        auth = aiohttp.BasicAuth(login.client_id, _secret(login.client_secret, login.client_secret_file))
+        words = f"{login.client_id}:{_secret(login.client_secret, login.client_secret_file)}"
+        headers = {"Authorization": f"Basic {b64encode(words.encode()).decode()}"}
         try:
             async with (
                 aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as session,
-                session.post(login.token_url or "", data=form, auth=auth) as answer,
+                session.post(login.token_url or "", data=form, headers=headers) as answer,
             ):
                 body = await answer.json(content_type=None)
                 if answer.status != 200 or not isinstance(body, Mapping) or not isinstance(body.get("access_token"), str):
@@ -57,7 +65,7 @@ class Token(AbstractTokenProvider):
             raise KafkaError(f"{login.token_url} gave no token: {error}") from None
         life = body.get("expires_in")
         life = float(life) if isinstance(life, int | float) else 300.0
-        self._token, self._until = body["access_token"], time.monotonic() + max(_SHORTEST_LIFE_SECS, life * _RENEW_SHARE)
+        self._token, self._until = body["access_token"], self._monotonic() + max(_SHORTEST_LIFE_SECS, life * _RENEW_SHARE)
 
 
 def _secret(value: str | None, file: Path | None) -> str:
@@ -75,6 +83,7 @@ class Access:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self._context = _context(connection.tls) if connection.tls is not None else None
+        self._token = Token(connection.login) if connection.login and connection.login.mechanism == "OAUTHBEARER" else None
         self._stamps = self._changed_at()
         self._clients: list[Any] = []
 
@@ -94,10 +103,15 @@ class Access:
         if login is None:
             return found
         found["sasl_mechanism"] = login.mechanism
-        if login.mechanism == "OAUTHBEARER":
-            return found | {"sasl_oauth_token_provider": Token(login)}
+        if self._token is not None:
+            return found | {"sasl_oauth_token_provider": self._token}
         password = _secret(login.password, login.password_file)
         return found | {"sasl_plain_username": login.username, "sasl_plain_password": password}
+
+    def why(self, error: BaseException) -> str:
+        """Say what went wrong with a client, and why it could not log in where that is what it was."""
+        trouble = f"; {self._token.trouble}" if self._token is not None and self._token.trouble else ""
+        return f"{type(error).__name__}: {error}{trouble}"
 
     def consumer(self, **more: Any) -> AIOKafkaConsumer:
         """Return a consumer that commits nothing by itself and sees no aborted records."""

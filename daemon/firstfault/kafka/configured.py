@@ -31,9 +31,10 @@ def own_topics(kafka: Kafka) -> Own:
     return Own(kafka.topic_prefix, kafka.create_topics, kafka.partitions, kafka.replication_factor, kafka.events_retention_secs)
 
 
-def membership(kafka: Kafka, group: str) -> Membership:
-    """Return how we are a member of a group."""
-    return Membership(group, kafka.group_instance_id, kafka.session_timeout_secs, kafka.rebalance_timeout_secs, kafka.rack)
+def membership(kafka: Kafka, group: str, name: str) -> Membership:
+    """Return how we are a member of a group; the sources of one process may be in the same group, where no two have one name."""
+    instance = f"{kafka.group_instance_id}-{name}" if kafka.group_instance_id is not None else None
+    return Membership(group, instance, kafka.session_timeout_secs, kafka.rebalance_timeout_secs, kafka.rack)
 
 
 def source_options(source: KafkaSource, kafka: Kafka) -> SourceOptions:
@@ -55,7 +56,7 @@ def source_options(source: KafkaSource, kafka: Kafka) -> SourceOptions:
     return SourceOptions(
         source.name,
         connection(kafka),
-        membership(kafka, source.group),
+        membership(kafka, source.group, source.name),
         tuple(source.topics),
         source.topic_pattern,
         _start(source.start_from),
@@ -97,7 +98,7 @@ def events_options(kafka: Kafka) -> SourceOptions:
     return SourceOptions(
         EVENTS,
         connection(kafka),
-        membership(kafka, kafka.group),
+        membership(kafka, kafka.group, EVENTS),
         (own.events,),
         start_from="earliest",
         checkpoint_secs=kafka.checkpoint_secs,

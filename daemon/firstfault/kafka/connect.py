@@ -31,7 +31,7 @@ async def check(config: Config) -> list[Tried]:
         await asyncio.wait_for(admin.start(), _ANSWER_SECS)
     except (KafkaError, OSError, TimeoutError, BrokerError) as error:
         brokers = ", ".join(config.kafka.bootstrap_servers)
-        return [Tried(False, f"{brokers}: cannot connect: {type(error).__name__}: {error}; check addresses, tls and sasl")]
+        return [Tried(False, f"{brokers}: cannot connect: {access.why(error)}; check addresses, tls and sasl")]
     found = [Tried(True, f"connected to {', '.join(config.kafka.bootstrap_servers)}")]
     try:
         found += await _own_topics(admin, config, own_topics(config.kafka))

@@ -192,7 +192,7 @@ class _EventsSession(Session):
     async def _take_over(self, place: TopicPartition, committed: int | None, first: bool) -> None:
         reader = _Partition(place.topic, place.partition)
         states = await self._state.load(place.partition, "job/")
-        latest = await load_latest(self._access, self._own.incidents, place.partition)
+        latest = await load_latest(self.access, self._own.incidents, place.partition)
         incidents = await self._aside(self._incidents, latest)
         start = await self._start_of(place, committed, first, reader)
         await self._aside(self._source.jobs.take_up, list(states.values()), incidents)

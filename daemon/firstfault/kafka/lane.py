@@ -120,9 +120,9 @@ class Lane:
 
     def _fed(self, data: bytes, base: int) -> list[Observation]:
         self.moved = self.unsaved = True
-        found = self.detector.feed(data, base)
-        self.places.forget(self.detector.kept_from)
-        return self._placed(found)
+        found = self._placed(self.detector.feed(data, base))
+        self.places.forget(self.detector.kept_from)  # not before: what was found may lie further back
+        return found
 
     def quiet(self) -> Findings:
         """Say what an open statement shows so far, since nothing followed it for a while."""

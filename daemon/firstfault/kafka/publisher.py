@@ -110,7 +110,7 @@ class KafkaPublisher:
                 producer = await self._open(access)
                 await self._send(access, producer)
             except (KafkaError, BrokerError, OSError, TimeoutError, ValueError) as error:
-                self._fail(f"{type(error).__name__}: {error}")
+                self._fail(access.why(error))
             finally:
                 if producer is not None:
                     with suppress(Exception):

@@ -153,7 +153,7 @@ class KafkaSource:
                 await session.hold()
                 return
             except (KafkaError, BrokerError, OSError, TimeoutError, ValueError, asyncio.CancelledError) as error:
-                self._fail(f"{type(error).__name__}: {error}")
+                self._fail(session.access.why(error))
             except StoppedError:
                 raise
             except Exception as error:  # a fault of ours: reading begins again from what was committed
@@ -188,7 +188,7 @@ class Session(ConsumerRebalanceListener):  # type: ignore[misc]
     def __init__(self, source: KafkaSource, options: SourceOptions, own: Own, pool: ThreadPoolExecutor) -> None:
         self._source, self._options, self._own, self._pool = source, options, own, pool
         self._happenings, self._clock, self._totals = source._happenings, source._clock, source._totals
-        self._access = Access(options.connection)
+        self.access = Access(options.connection)
         self._readers: dict[TopicPartition, PartitionReader] = {}
         self._busy = asyncio.Lock()  # held while readers are at work, so that they are not taken away meanwhile
         self._letters: list[Awaitable[Any]] = []
@@ -232,12 +232,12 @@ class Session(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def _open(self) -> None:
         options, member = self._options, self._options.membership
-        await ensure_named(self._access, self._own, self._needed())
-        self._producer = self._access.producer(linger_ms=10)
+        await ensure_named(self.access, self._own, self._needed())
+        self._producer = self.access.producer(linger_ms=10)
         await self._producer.start()
-        self._state = Compacted(self._access, self._producer, self._state_topic())
+        self._state = Compacted(self.access, self._producer, self._state_topic())
         more = {"client_rack": member.rack} if member.rack else {}
-        self._consumer = self._access.consumer(
+        self._consumer = self.access.consumer(
             group_id=member.group,
             group_instance_id=member.instance,
             session_timeout_ms=int(member.session_secs * 1000),
@@ -333,7 +333,7 @@ class Session(ConsumerRebalanceListener):  # type: ignore[misc]
             await self._measure_loop()
         if now >= due.refresh:
             due.refresh = now + REFRESH_SECS
-            self._access.refresh()
+            self.access.refresh()
         if now >= due.checkpoint:
             began = time.monotonic()
             async with self._busy:
