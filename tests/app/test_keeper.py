@@ -64,6 +64,23 @@ def test_a_checkpoint_is_due_after_its_interval_and_only_with_something_new(rig)
     assert rig.keeper.due()
 
 
+def test_who_waits_for_a_checkpoint_gets_it_at_once_unless_it_costs_much(rig):
+    """A reader of Kafka commits only after it."""
+    answers = []
+    rig.keeper.moved(Position("s", "files", 10))
+    rig.keeper.checkpoint()
+    rig.keeper.told(b"", answers.append)
+    assert rig.keeper.due()
+    rig.cost = 3.0
+    rig.keeper.checkpoint()
+    assert answers == [True]
+    rig.keeper.told(b"", answers.append)
+    rig.clock.advance(59)
+    assert not rig.keeper.due()
+    rig.clock.advance(2)
+    assert rig.keeper.due()
+
+
 def test_an_expensive_state_is_saved_less_often(rig):
     """Saving takes at most a twentieth of the time."""
     rig.cost = 3.0

@@ -37,6 +37,7 @@ class Notebook:
         self.told: list[Observation] = []
         self.words: list[Progress] = []
         self.safe = True
+        self.answer: Callable[[Callable[[bool], None]], None] = lambda done: done(self.safe)
         self._lock = threading.Lock()
 
     def news(self, news: News) -> None:
@@ -45,7 +46,7 @@ class Notebook:
                 self.told += found.observations
                 self.observations.update((one.id, one) for one in found.observations)
                 self.words += found.words
-        news.done(self.safe)
+        self.answer(news.done) if not news.found else news.done(True)
 
     @property
     def events(self) -> list[Event]:

@@ -47,6 +47,26 @@ async def test_does_not_commit_what_is_not_safe(broker: Any) -> None:
     assert await committed(broker.bootstrap, running.group, topic) == {0: 1}
 
 
+async def test_reads_on_while_what_was_found_is_not_safe_yet(broker: Any) -> None:
+    """A checkpoint that has to wait, for a slow disk or broker, holds up no record; what is then committed is only what is safe."""
+    topic = fresh("slow")
+    await make_topic(broker.bootstrap, topic)
+    await produce(broker.bootstrap, topic, [(0, None, OOM)])
+    running = Running(broker.bootstrap, topic)
+    waiting: list[Any] = []
+    running.notebook.answer = waiting.append
+    async with running:
+        await until(lambda: waiting)
+        await produce(broker.bootstrap, topic, [(0, None, step(5, 1)), (0, None, OOM)])
+        await until(lambda: len(running.notebook.events) == 2)
+        assert await committed(broker.bootstrap, running.group, topic) == {0: 0}
+        running.notebook.answer = lambda done: done(True)
+        waiting[0](True)
+        await until(lambda: running.value("commits_total", group=running.group) >= 1)
+        assert (await committed(broker.bootstrap, running.group, topic))[0] in (1, 3)
+    assert await committed(broker.bootstrap, running.group, topic) == {0: 3}
+
+
 FLUENTBIT = {
     "@timestamp": 1796032800.25, "stream": "stderr", "logtag": "F", "log": OOM.decode(),
     "kubernetes": {

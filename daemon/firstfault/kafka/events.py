@@ -167,7 +167,11 @@ class _EventsSession(Session):
     async def _settle(self, moved: Sequence[tuple[TopicPartition, Any]]) -> None:
         """Do nothing: all that was read was handed over."""
 
-    async def _written(self, moved: Sequence[tuple[TopicPartition, Any]]) -> list[Any]:
+    async def _states(self, moved: Sequence[tuple[TopicPartition, Any]]) -> list[Any]:
+        """Return nothing: states are asked for when all that was read has been judged; what came meanwhile may be among it."""
+        return []
+
+    async def _written(self, moved: Sequence[tuple[TopicPartition, Any]], states: Sequence[tuple[int, Any]]) -> list[Any]:
         await self._publish_changes()
         waiting: list[Any] = []
         for place, reader in moved:

@@ -39,7 +39,9 @@ POLL_MS = 200
 _GC_ALLOCATIONS = 50_000  # between two looks of the garbage collector: a batch of records is that many objects, none of them garbage
 SUMMARY_SECS, LAG_SECS, REFRESH_SECS, LET_GO_SECS = 1.0, 2.0, 30.0, 60.0
 COST_SHARE = 20  # a checkpoint that took t seconds is not repeated for 20 t
-_SOON_SECS, _SAFE_SECS = 5.0, 30.0  # how long a checkpoint waits until what was found is safe: one of many, and the last one
+_SOON_SECS, _SAFE_SECS = 5.0, 30.0  # until what was found must be safe: before that is complained of, and the last checkpoint's patience
+_ASK_SECS = 0.2  # between two questions whether it is safe now
+_NOT_SAFE = "what was found is not safe yet, see the messages of the store and publisher; it is tried again"
 _ANSWER_SECS = 60.0  # how long brokers may take for state, before the session begins anew
 
 
@@ -91,6 +93,19 @@ class _Due:
     let_go: float = 0.0
     checkpoint: float = 0.0
     loop: float = field(default_factory=time.monotonic)
+
+
+@dataclass(slots=True)
+class _Checkpoint:
+    """How far was read at a moment, with the state of streams then; it is written once all that was found before is safe."""
+
+    offsets: dict[TopicPartition, int]
+    readers: dict[TopicPartition, Any]
+    states: list[tuple[int, list[tuple[str, bytes | None]]]]  # by partition of the state topic
+    safe: asyncio.Future[bool]
+    cost: float  # seconds of work so far
+    complain_at: float  # monotonic
+    ask_at: float = 0.0  # monotonic; not before this again
 
 
 class KafkaSource:
@@ -196,6 +211,7 @@ class Session(ConsumerRebalanceListener):  # type: ignore[misc]
         self._rules: tuple[RuleSet, AnyScanner] = source._rules()
         self._due = _Due()
         self._broken: BaseException | None = None
+        self._pending: _Checkpoint | None = None
         self._consumer: AIOKafkaConsumer | None = None
         self._producer: AIOKafkaProducer | None = None
 
@@ -334,12 +350,11 @@ class Session(ConsumerRebalanceListener):  # type: ignore[misc]
         if now >= due.refresh:
             due.refresh = now + REFRESH_SECS
             self.access.refresh()
-        if now >= due.checkpoint:
-            began = time.monotonic()
-            async with self._busy:
-                await self._checkpoint(list(self._readers))
-            ended = time.monotonic()
-            due.checkpoint = ended + max(self._options.checkpoint_secs, COST_SHARE * (ended - began) if ended - began > 1.0 else 0.0)
+        if self._pending is not None:
+            await self._go_on(self._pending)
+        elif now >= due.checkpoint:
+            await self._begin_checkpoint()
+            due.checkpoint = now + self._options.checkpoint_secs
 
     async def _each(self, work: Callable[[PartitionReader], list[Findings]]) -> None:
         async with self._busy:
@@ -373,43 +388,92 @@ class Session(ConsumerRebalanceListener):  # type: ignore[misc]
 
     # safety
 
-    async def _checkpoint(self, places: Sequence[TopicPartition], within_secs: float = _SOON_SECS) -> None:
+    async def _begin_checkpoint(self) -> None:
+        """Note how far everything was read, and ask whether what was found is safe; reading goes on until the answer is there."""
+        began = time.monotonic()
+        async with self._busy:
+            moved = [(place, reader) for place, reader in self._readers.items() if reader.moved]
+            if not moved:
+                return
+            offsets = {place: reader.next for place, reader in moved}
+            await self._settle(moved)
+            states = await self._states(moved)
+            safe, done = answered_elsewhere()
+            await self._hand_over(News((), done))
+            ended = time.monotonic()
+            self._pending = _Checkpoint(offsets, dict(moved), states, safe, ended - began, ended + _SOON_SECS)
+
+    async def _go_on(self, pending: _Checkpoint) -> None:
+        """Finish a checkpoint if that can be done now."""
+        now = time.monotonic()
+        if now >= pending.complain_at:
+            pending.complain_at = now + _SOON_SECS
+            self._happenings.kafka_commit_failed(self._options.membership.group, _NOT_SAFE)
+        if not pending.safe.done():
+            return
+        if not pending.safe.result():
+            if now >= pending.ask_at:
+                pending.ask_at = now + _ASK_SECS
+                pending.safe, done = answered_elsewhere()
+                await self._hand_over(News((), done))
+            return
+        async with self._busy:
+            if self._pending is not pending:
+                return  # a rebalance has finished it
+            self._pending = None
+            await self._commit(pending.offsets, pending.readers, pending.states)
+        cost = pending.cost + time.monotonic() - now
+        self._due.checkpoint = max(self._due.checkpoint, now + (COST_SHARE * cost if cost > 1.0 else 0.0))
+
+    async def _checkpoint(self, places: Sequence[TopicPartition], within_secs: float) -> None:
         """Make sure that nothing found can be lost, keep the state of streams, and only then commit how far was read."""
         mine = [(place, self._readers[place]) for place in places if place in self._readers]
         moved = [(place, reader) for place, reader in mine if reader.moved]
         if not moved:
             return
+        begun, self._pending = self._pending, None
         offsets = {place: reader.next for place, reader in moved}
         await self._settle(moved)
-        if not await self._safe(within_secs):
-            return
+        states = [*(begun.states if begun is not None else ()), *await self._states(moved)]
+        if await self._safe(within_secs):
+            await self._commit(offsets, dict(moved), states)
+
+    async def _commit(
+        self, offsets: Mapping[TopicPartition, int], readers: Mapping[TopicPartition, Any], states: Sequence[tuple[int, Any]]
+    ) -> None:
         group = self._options.membership.group
-        waiting = await self._written(moved)
+        mine = {place: offset for place, offset in offsets.items() if self._readers.get(place) is readers[place]}
+        waiting = await self._written([(place, readers[place]) for place in mine], states)
         waiting += self._letters
         await asyncio.wait_for(asyncio.gather(*waiting), _ANSWER_SECS)
         self._letters.clear()
+        if not mine:
+            return
         try:
-            await self._the_consumer.commit(offsets)
+            await self._the_consumer.commit(mine)
         except (CommitFailedError, IllegalStateError) as error:
             self._happenings.kafka_commit_failed(group, str(error))
             raise
-        for place, reader in moved:
-            reader.committed = offsets[place]
-        self._happenings.kafka_committed(group, len(moved))
+        for place, offset in mine.items():
+            readers[place].committed = offset
+        self._happenings.kafka_committed(group, len(mine))
 
     async def _settle(self, moved: Sequence[tuple[TopicPartition, PartitionReader]]) -> None:
         """Read what waits, so that nothing before the offsets is without effect."""
         for _, reader in moved:
             await self._tell(await self._aside(reader.settle))
 
-    async def _written(self, moved: Sequence[tuple[TopicPartition, PartitionReader]]) -> list[Awaitable[Any]]:
-        """Write the state of what was read; return what to wait for."""
+    async def _states(self, moved: Sequence[tuple[TopicPartition, Any]]) -> list[tuple[int, list[tuple[str, bytes | None]]]]:
+        """Return the states of what was read, by partition of the state topic."""
         group = self._options.membership.group
+        return [(self._partition_of(place), await self._aside(_packed, group, reader)) for place, reader in moved]
+
+    async def _written(self, moved: Sequence[tuple[TopicPartition, Any]], states: Sequence[tuple[int, Any]]) -> list[Awaitable[Any]]:
+        """Write states; return what to wait for."""
         waiting: list[Awaitable[Any]] = []
-        for place, reader in moved:
-            values = await self._aside(_packed, group, reader)
+        for partition, values in states:
             self._happenings.kafka_state_written(self._own.readers, sum(len(value or b"") for _, value in values))
-            waiting += await self._state.save(self._partition_of(place), values)
+            waiting += await self._state.save(partition, values)
         return waiting
 
     async def _safe(self, within_secs: float) -> bool:
@@ -417,12 +481,9 @@ class Session(ConsumerRebalanceListener):  # type: ignore[misc]
         until = time.monotonic() + within_secs
         while not await self._barrier(max(0.1, until - time.monotonic())):
             if time.monotonic() >= until:
-                self._happenings.kafka_commit_failed(
-                    self._options.membership.group,
-                    "what was found is not safe yet, see the messages of the store and publisher; it is tried again",
-                )
+                self._happenings.kafka_commit_failed(self._options.membership.group, _NOT_SAFE)
                 return False
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(_ASK_SECS)
         return True
 
     async def _barrier(self, secs: float) -> bool:

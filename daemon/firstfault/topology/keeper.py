@@ -159,8 +159,10 @@ class Keeper:
         return bool(self._waiting.answers)
 
     def due(self) -> bool:
-        """Tell whether a checkpoint is due."""
+        """Tell whether a checkpoint is due; where somebody waits for one, as soon as the last one's cost lets it be."""
         waiting = self._waiting
+        if waiting.later:
+            return self._clock.monotonic() - self._checked_at >= self._cost * COST_SHARE
         moved = (
             waiting.positions
             or waiting.forgotten
