@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 UV := uv>=0.8,<1
+CHAOS_SEEDS ?= 1 2 3 4 5 6 7 8 9 10
 
 .PHONY: help setup run test test-alerts chaos lint format bench accuracy services kafka docs image test-kubernetes check clean
 
@@ -30,7 +31,7 @@ test-alerts: setup services  ## whole stories with every default of Alertmanager
 	@FIRSTFAULT_REAL_TIMES=1 $(BIN)/python -m pytest -n 2 --dist loadfile -p no:randomly -rA tests/services/test_notifications.py tests/services/test_clusters_and_sidecars.py tests/services/test_two_alike.py
 
 chaos: setup services  ## long campaigns against Kafka: kills, rebalances, dying brokers, with ten seeds
-	@for seed in 1 2 3 4 5 6 7 8 9 10; do CHAOS_SEED=$$seed CHAOS_ROUNDS=8 $(BIN)/python -m pytest -x tests/chaos || exit 1; done
+	@for seed in $(CHAOS_SEEDS); do echo "seed $$seed"; CHAOS_SEED=$$seed CHAOS_ROUNDS=8 $(BIN)/python -m pytest -x tests/chaos || exit 1; done
 
 services: setup  ## install the real servers that tests run against (Debian's packages, as root, and Kafka's jars)
 	@$(BIN)/python scripts/services.py install

@@ -7,6 +7,7 @@ import asyncio
 import importlib.util
 import itertools
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -146,23 +148,32 @@ async def fill(bootstrap: str, topic: str, values: Iterator[bytes], key: Callabl
     await producer.stop()
 
 
-async def bare(bootstrap: str, topic: str, total: int) -> float:
-    """Return records a second of a loop that only asks for them."""
+@dataclass(frozen=True)
+class Speed:
+    """How fast records were taken, by the clock and by the time of processors; the latter bears a machine that others use too."""
+
+    rate: float  # records a second
+    cpu: float  # microseconds of processor time a record
+
+
+async def bare(bootstrap: str, topic: str, total: int) -> Speed:
+    """Measure a loop that only asks for records."""
     consumer = AIOKafkaConsumer(
         topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", max_partition_fetch_bytes=FETCH_BYTES // 4, fetch_max_bytes=FETCH_BYTES,
         isolation_level="read_committed",
     )  # fmt: skip
     await consumer.start()
     marks: list[tuple[float, int]] = []
-    got = 0
+    got, began = 0, time.process_time()
     while got < total:
         found = await consumer.getmany(timeout_ms=200, max_records=MOST)
         count = sum(map(len, found.values()))
         got += count
         if count:
             marks.append((time.perf_counter(), count))
+    spent = time.process_time() - began
     await consumer.stop()
-    return sum(count for _, count in marks[1:]) / (marks[-1][0] - marks[0][0])
+    return Speed(sum(count for _, count in marks[1:]) / (marks[-1][0] - marks[0][0]), spent / got * 1e6)
 
 
 def options(bootstrap: str, topic: str, group: str) -> SourceOptions:
@@ -172,20 +183,22 @@ def options(bootstrap: str, topic: str, group: str) -> SourceOptions:
     )
 
 
-def matched(bootstrap: str, topic: str, group: str, total: int) -> float:
-    """Return records a second of a matcher: identity, positions and state included."""
+def matched(bootstrap: str, topic: str, group: str, total: int) -> Speed:
+    """Measure a matcher: identity, positions and state included."""
     meter = Meter()
     source = KafkaSource(options(bootstrap, topic, group), Own("bench", partitions=PARTITIONS), Nobody(), lambda: RULES, meter)
+    began = time.process_time()
     source.start()
     until = time.monotonic() + 300
     while meter.count() < total and time.monotonic() < until:
         time.sleep(0.05)
     source.stop()
-    return meter.rate()
+    return Speed(meter.rate(), (time.process_time() - began) / total * 1e6)
 
 
-def member(bootstrap: str, topic: str, group: str) -> None:
-    """Be one member of a group until nothing comes any more; print when the first and the last records came, and how many."""
+def member(bootstrap: str, topic: str, group: str, core: str) -> None:
+    """Be one member of a group, on one core, until nothing comes any more; print when the first and last records came, and how many."""
+    os.sched_setaffinity(0, {int(core) % (os.cpu_count() or 1)})
     meter = Meter()
     source = KafkaSource(options(bootstrap, topic, group), Own("bench", partitions=PARTITIONS), Nobody(), lambda: RULES, meter)
     source.start()
@@ -201,9 +214,9 @@ def member(bootstrap: str, topic: str, group: str) -> None:
 
 
 def together(bootstrap: str, topic: str, count: int, number: int) -> float:
-    """Return records a second of so many matcher processes; perf_counter is one clock for all processes of a machine."""
+    """Return records a second of so many matcher processes, each on a core; perf_counter is one clock for all processes of a machine."""
     command = [sys.executable, "-m", "bench.kafka", "--member", bootstrap, topic, f"scale-{count}-{number}"]
-    running = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) for _ in range(count)]
+    running = [subprocess.Popen([*command, str(n)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) for n in range(count)]
     told = [json.loads(one.communicate(timeout=300)[0].splitlines()[-1]) for one in running]
     told = [one for one in told if one[2]]
     return sum(one[2] for one in told) / (max(one[1] for one in told) - min(one[0] for one in told))
@@ -328,7 +341,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=300_000, help="raw records; a third as many in envelopes")
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--member", nargs=3, metavar=("BOOTSTRAP", "TOPIC", "GROUP"), help=argparse.SUPPRESS)
+    parser.add_argument("--member", nargs=4, metavar=("BOOTSTRAP", "TOPIC", "GROUP", "CORE"), help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     global RULES
     rules = load_rules(Config())
@@ -338,22 +351,21 @@ def main() -> int:
         return 0
     met = []
     with broker() as bootstrap:
-        rates = {}
         for name, make, total, least in (("raw", raw, chosen.records, 0.75), ("json", fluent_bit, chosen.records // 3, 0.45)):
             topic = f"bench-{name}"
             asyncio.run(fill(bootstrap, topic, map(make, range(total))))
-            ratios, alone, ours = [], [], []
-            for number in range(chosen.repeat + 1):
+            alone, ours = [], []
+            for number in range(chosen.repeat + 1):  # the first round warms up
                 alone.append(asyncio.run(bare(bootstrap, topic, total)))
                 ours.append(matched(bootstrap, topic, f"bench-{name}-{number}", total))
-                ratios.append(ours[-1] / alone[-1])
-            rates[name] = statistics.median(ours[1:])  # the first round warms up
-            print(
-                f"  {name}: bare {statistics.median(alone[1:]):,.0f} records/s, matcher {rates[name]:,.0f} records/s, ratios {ratios[1:]}"
-            )
-            met.append(verdict(f"{name}: matcher beside a bare getmany loop", statistics.median(ratios[1:]), least))
+            ratios = [one.rate / other.rate for one, other in zip(ours[1:], alone[1:], strict=True)]
+            for what, speeds in (("bare", alone[1:]), ("matcher", ours[1:])):
+                rate, cpu = statistics.median(one.rate for one in speeds), statistics.median(one.cpu for one in speeds)
+                print(f"  {name}: {what} {rate:,.0f} records/s, {cpu:.2f} us of processor a record")
+            print(f"  {name}: ratios {', '.join(f'{ratio:.2f}' for ratio in ratios)}")
+            met.append(verdict(f"{name}: matcher beside a bare getmany loop", statistics.median(ratios), least))
         met.append(verdict("observations a second through a correlator", correlated(bootstrap, chosen.records // 5), 20_000, "/s"))
-        one, two = (statistics.median(together(bootstrap, "bench-raw", count, number) for number in range(2)) for count in (1, 2))
+        one, two = (statistics.median(together(bootstrap, "bench-json", count, number) for number in range(2)) for count in (1, 2))
         print(f"  one matcher process {one:,.0f} records/s, two {two:,.0f}")
         met.append(verdict("two matchers beside one, on two partitions", two / one, 1.2))
         found = sorted(asyncio.run(latency(bootstrap, 10_000, 60)))
