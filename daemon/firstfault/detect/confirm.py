@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from firstfault.detect.plan import Sought, Use
 from firstfault.model import NOTHING
 from firstfault.rules.catalogue import Symptom
 from firstfault.rules.matching import MAX_CAPTURE, typed_capture
 from firstfault.text.lines import ReadLine
+
+_LONG = 1024  # characters of a message, beyond which it is not kept
+_MOST = 4096  # messages kept of one plan
+Found = tuple[Sought, Mapping[str, str | int | float], int]  # a symptom, its captures, where in the message it is
+Known = dict[Any, tuple[Found, ...]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,22 +32,37 @@ class Shown:
         return self.sought.symptom
 
 
-def symptoms_of(line: ReadLine, uses: Sequence[Use]) -> list[Shown]:
-    """Return the symptoms that hold on the line itself, in the order of their hits."""
-    if not any(use.symptoms for use in uses):
+def symptoms_of(line: ReadLine, uses: Sequence[Use], known: Known) -> list[Shown]:
+    """Return the symptoms that hold on the line itself, in the order of their hits.
+
+    Ranks say the same over and over: what a message shows is kept in `known`, which belongs to one plan.
+    """
+    if not any([use.symptoms for use in uses]):
         return []
-    message = encoded(line.message)
+    if len(line.message) > _LONG:
+        return [Shown(sought, captures, line, at) for sought, captures, at in _symptoms(line.message, uses)]
+    key = (line.message, *[id(use) for use in uses])
+    found = known.get(key)
+    if found is None:
+        if len(known) >= _MOST:
+            known.clear()
+        found = known[key] = _symptoms(line.message, uses)
+    return [Shown(sought, captures, line, at) for sought, captures, at in found]
+
+
+def _symptoms(text: str, uses: Sequence[Use]) -> tuple[Found, ...]:
+    message = encoded(text)
     hit = {use.program.pattern for use in uses}
-    found: list[Shown] = []
+    found: list[Found] = []
     asked: set[int] = set()
     for use in uses:
         for sought in use.symptoms:
             if id(sought) not in asked:
                 asked.add(id(sought))
-                shown = _shown(sought, line, message, hit)
+                shown = _shown(sought, message, hit)
                 if shown is not None:
                     found.append(shown)
-    return found
+    return tuple(found)
 
 
 def encoded(text: str) -> bytes:
@@ -49,13 +70,13 @@ def encoded(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def _shown(sought: Sought, line: ReadLine, message: bytes, hit: set[str]) -> Shown | None:
+def _shown(sought: Sought, message: bytes, hit: set[str]) -> Found | None:
     for program in sought.any:
         if program.pattern in hit and (spans := program.find(message)) is not None:
             if sought.forbidden is not None and sought.forbidden.find(message) is not None:
                 return None
             captures = _captures(sought.symptom, program.groups(message, spans)) if program.names else NOTHING
-            return Shown(sought, captures, line, spans[0][0])
+            return sought, captures, spans[0][0]
     return None
 
 

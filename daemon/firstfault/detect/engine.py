@@ -128,7 +128,7 @@ class Engine:
 
     def _read_part(self, line: ReadLine, uses: Sequence[Use]) -> list[Shown]:
         self._facts(line, uses)
-        return symptoms_of(line, uses)
+        return symptoms_of(line, uses, self.plan.shown)
 
     # facts
 

@@ -13,6 +13,7 @@ FREE_FACTS = 8
 GAP_SECONDS = 60.0  # of silence, after which an equal event is news again
 GAP_BYTES = 256 * 1024  # the same where no time is known
 MOST = 2048  # things remembered a stream; the oldest are forgotten
+_SIMPLE = frozenset((str, int, float, bool, type(None)))
 _CHANGING = frozenset({"step"})  # values by which a thing said again at every step differs
 FRESH = frozenset({"start", "restart"})  # facts after which everything is news again: another attempt has begun
 
@@ -132,7 +133,9 @@ class Repeats:
 
 
 def _plain(values: Mapping[str, Any]) -> Hashable:
-    return tuple([(name, _hashable(value)) for name, value in values.items() if name not in _CHANGING]) if values else ()
+    if not values:
+        return ()
+    return tuple([(name, value if type(value) in _SIMPLE else _hashable(value)) for name, value in values.items() if name not in _CHANGING])
 
 
 def _hashable(value: Any) -> Hashable:

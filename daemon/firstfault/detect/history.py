@@ -19,6 +19,7 @@ from firstfault.text.unwrap import Record, Unwrapper, unwrap_line
 _CLOCK = re.compile(CLOCK)
 _WALK = 64  # stamped lines of others that a search for one speaker's passes
 _STRETCH = 1024  # bytes that are searched for a time of day at first; each further stretch is four times as long
+_LITTLE = 160  # bytes that are searched at once
 _PATIENCE = 4  # searches in vain after which a speaker is taken for one that gives no times
 _SPEAKERS = 4096
 _TAG = re.compile(r"(?:\[[A-Za-z_]{0,20}\d{1,7}\]:)+|\d{1,7}: ")
@@ -87,10 +88,16 @@ class History:
                 number -= ended
             yield Raw(start, number, text, None, start)
 
+    def block(self, before: int, low: int) -> bytes | None:
+        """Return the bytes that `raws` would take to lines; None where lines have to be unwrapped first."""
+        return None if self.enveloped else self._kept.slice(low, before)
+
     def clocked(self, before: int, low: int, has_clock: Callable[[bytes], bool]) -> Iterator[Raw]:
         """Yield, unnumbered, those of the plain lines between two offsets in which a time of day stands, newest first."""
         low = max(low, self._kept.start)
         size = _STRETCH
+        if before - low > size and not has_clock(self._kept.slice(low, before)):
+            return
         while before > low:
             first = self._kept.line_from(max(low, before - size), before)
             size *= 4
@@ -99,7 +106,7 @@ class History:
                     return
                 continue
             data = self._kept.slice(first, before)
-            if len(data) <= _STRETCH or has_clock(data):
+            if len(data) <= _LITTLE or has_clock(data):
                 yield from _clocked(data, first)
             before = first
 

@@ -11,7 +11,7 @@ import zstandard
 from firstfault.detect import vector
 
 PACKED = 8 * 1024  # bytes at least that are compressed together
-_FEW = 4096  # bytes below which counting byte by byte beats the vectorised count's fixed cost
+_FEW = 32 * 1024  # bytes below which counting byte by byte beats the vectorised count's fixed cost
 _NEARBY = 1024  # bytes in which most lines end
 _FIRST_BLOCK, _BLOCK = 512, 4096  # bytes that a walk back reads at first, and then at a time
 
@@ -112,13 +112,15 @@ class Kept:
     def slice(self, low: int, high: int) -> bytes:
         """Return the bytes from one offset to another, as far as they are kept."""
         low = max(low, self.start)
+        if low >= high:
+            return b""
         parts = []
-        for chunk in self._chunks:
-            if chunk.offset >= high:
-                break
-            if chunk.offset + chunk.size > low:
+        for chunk in reversed(self._chunks):  # what is asked for is mostly new
+            if chunk.offset < high:
                 parts.append(self._bytes(chunk)[max(low - chunk.offset, 0) : high - chunk.offset])
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+                if chunk.offset <= low:
+                    break
+        return parts[0] if len(parts) == 1 else b"".join(reversed(parts))
 
     def _bytes(self, chunk: _Chunk) -> bytes:
         if not chunk.packed:

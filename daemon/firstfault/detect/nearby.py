@@ -18,7 +18,6 @@ from firstfault.text.lines import ReadLine
 MOST = 64  # events that wait at once in one stream
 PATIENCE = 400  # lines of the stream after which an event stops waiting
 _END = re.compile(rb"\r\n|\n|\r")
-_ANCHOR = re.compile(r"[$^]|\\[AzZbB]")
 _TAG = 64  # bytes of a line in which its speaker's tag stands
 
 
@@ -53,7 +52,11 @@ class Nearby:
     def _before(self, program: Program, line: ReadLine, within: int) -> bool:
         """Look through the speaker's lines before `line`; only those that seem to match are read."""
         speaker, tag, own = speaker_of(line.who), line.speaker.encode(), 0
-        for raw in self._history.raws(line.offset, line.offset - self._distance, numbered=False):
+        low = line.offset - self._distance
+        block = None if program.anchored else self._history.block(line.offset, low)
+        if block is not None and program.find(block) is None:
+            return False
+        for raw in self._history.raws(line.offset, low, numbered=False):
             if program.find(raw.data) is not None:
                 earlier = self._history.read(raw)
                 if speaker_of(earlier.who) == speaker and program.find(encoded(earlier.message)) is not None:
@@ -75,7 +78,7 @@ class Nearby:
 
     def pass_over(self, data: bytes, at: int, stop: int) -> int:
         """Count the whole lines data[at:stop] as `expects` would; stop before one that may be awaited, or when nobody waits any more."""
-        if any(_ANCHOR.search(one.program.pattern) for one in self._waiting):
+        if any(one.program.anchored for one in self._waiting):
             return at  # matches on a line as it would not among others
         block = data[at:stop]
         for one in self._waiting:

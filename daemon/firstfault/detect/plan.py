@@ -15,6 +15,7 @@ from firstfault.text.signals import SIGNALS, BlockSignal, Signal
 from firstfault.text.traceback import OPENERS
 
 _NAME = re.compile(r"(?<!\\)\(\?P?<\w+>")  # two patterns may give their groups the same name
+_ANCHOR = re.compile(r"[$^]|\\[AzZbB]")
 _ANYWHERE = re2._re2.RE2.Anchor.UNANCHORED
 Spans = Sequence[tuple[int, int]]
 
@@ -28,10 +29,11 @@ ENVELOPES = (
 class Program:
     """One pattern for confirming a hit on its own line, compiled when first asked."""
 
-    __slots__ = ("_groups", "_match", "names", "pattern")
+    __slots__ = ("_groups", "_match", "anchored", "names", "pattern")
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
+        self.anchored = _ANCHOR.search(pattern) is not None  # it may match on a line alone as it would not among others
         self._match: Any = None
         self.names: tuple[str, ...] = ()  # of the groups; known once something was searched for
         self._groups: tuple[tuple[str, int], ...] = ()
@@ -101,6 +103,7 @@ class Plan:
         for pattern in ENVELOPES:
             self._use(pattern).envelope = True
         self.patterns = tuple(use.program.pattern for use in self.uses)
+        self.shown: dict[Any, Any] = {}  # what messages were found to show, by message and patterns hit; kept by `confirm`
 
     def _add_symptom(self, symptom: Symptom) -> None:
         near = Program(symptom.near.pattern) if symptom.near else None

@@ -13,6 +13,7 @@ from firstfault.text.envelopes import Record, read_time
 from firstfault.text.identity import Identity, identify
 from firstfault.text.loggers import LEVELS
 from firstfault.text.prefix import Prefix, read_prefix
+from firstfault.text.recall import RECALL
 from firstfault.text.timestamp import Completer, read_stamp
 
 MAX_TEXT = 16384  # characters of a line that are looked at
@@ -77,9 +78,8 @@ def clean(raw: bytes, focus: int = 0) -> str:
     `focus` is a byte position that must survive where the line is too long.
     """
     raw = _bounded(raw, focus)
-    dirty = _DIRTY.search(raw) is not None
     text = raw.decode("utf-8", "replace")
-    if not dirty:
+    if text.isprintable() or _DIRTY.search(raw) is None:  # the first is quicker, and stumbles over tabs
         return text
     return _CONTROL.sub("", _ANSI.sub("", text))
 
@@ -244,7 +244,7 @@ class LineReader:
 
     def _read_text(self, text: str, offset: int, number: int, envelope: Record | None, labelled: bool, whole: bool = True) -> ReadLine:
         """Read one text; if it is the `whole` line, look for further records in it. Parts are not parted again: a line may be hostile."""
-        prefix = read_prefix(text, labelled)
+        prefix = RECALL.read(text, labelled)
         message = prefix.rest
         if message[:1] == "{" and (fields := records.read_fields(message)):
             return self._structured(prefix, fields, text, offset, number, envelope)

@@ -174,7 +174,7 @@ def read_tag(reading: Reading, text: str, at: int) -> int:
         return -1
     word, number = (match[1] or match[3]), int(match[2] or match[4])
     if word == "Rank" and ("c10" in reading.kinds or "glog" in reading.kinds or _C10D_WORDS.match(text, match.end())):
-        reading.group = number
+        reading.group, reading.reach = number, match.end()
         return -1
     if reading.rank is None:
         reading.rank = number
@@ -184,7 +184,7 @@ def read_tag(reading: Reading, text: str, at: int) -> int:
 
 def read_group(reading: Reading, text: str, at: int) -> int:
     if match := _GROUP.match(text, at):
-        reading.group = int(match[1])
+        reading.group, reading.reach = int(match[1]), match.end()
     return -1
 
 

@@ -29,6 +29,7 @@ class Prefix(NamedTuple):
     host: str | None = None  # the host that the process itself printed, which may be another name than who.node
     speaker: str = ""  # the tags that a launcher puts before every line of one process
     repeated: int = 0  # Ray: so many equal lines of other processes were dropped
+    reach: int = 0  # characters of the line up to which it told something of its speaker, if that is beyond the prefixes
 
 
 def _skip(pattern: re.Pattern[str], kind: str) -> Reader:
@@ -171,4 +172,5 @@ def _prefix(reading: Reading, rest: str) -> Prefix:
         repeated = int(match[1])
         rest = rest[: match.start()]
     kinds = tuple(reading.kinds)
-    return Prefix(_who(reading), rest, kinds, reading.stamp_text, reading.raw, reading.level, reading.host, reading.speaker, repeated)
+    told = (reading.stamp_text, reading.raw, reading.level, reading.host, reading.speaker)
+    return Prefix(_who(reading), rest, kinds, *told, repeated, reading.reach)

@@ -19,7 +19,7 @@ _GLUED = re.compile(
     r"|Traceback \(most recent call last\)|Fatal Python error: |terminate called )"
 )
 _BAR = re.compile(r"%\||it/s|s/it|/s[,\]]|s/ba|MB/s|steps/s")
-_DATED = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
+_DATED = re.compile(r"    (?=\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)")
 BLANKS = "    "
 MAX_PARTS = 400
 MAX_GLUED = 8
@@ -44,7 +44,7 @@ def may_be_glued(message: str) -> bool:
 
 def wide_gaps(text: str) -> list[int]:
     """Find further records of a line that are set apart by a run of blanks and begin with a date."""
-    return [match.start() for match in _DATED.finditer(text) if match.start() and text.startswith(BLANKS, match.start() - 4)]
+    return [match.end() for match in _DATED.finditer(text)]
 
 
 # structured log records -----------------------------------------------------------------------------------------------------

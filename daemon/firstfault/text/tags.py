@@ -16,7 +16,7 @@ class Reading:
     """Collects the fields of one line while its prefixes are peeled; the first value of a field wins."""
 
     __slots__ = (
-        "agent", "device", "group", "host", "kinds", "labelled", "level", "local", "node", "pid", "rank", "raw", "speaker",
+        "agent", "device", "group", "host", "kinds", "labelled", "level", "local", "node", "pid", "rank", "raw", "reach", "speaker",
         "stamp_text", "task",
     )  # fmt: skip
 
@@ -31,6 +31,7 @@ class Reading:
         self.host: str | None = None
         self.raw: RawStamp | None = None
         self.stamp_text: str | None = None
+        self.reach = 0  # up to where the message told something of its speaker
         self.agent = False
         self.kinds: list[str] = []
         self.level = self.speaker = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from firstfault.errors import UsageError
@@ -14,6 +14,7 @@ from firstfault.model import NO_TIME, Stamp
 C10D_PRECISION = 1.0
 _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 DAY = 86400.0
+_MOST_KNOWN = 256  # seconds of one stream
 _HALF_YEAR = 180 * DAY  # no other year's moment of the same date can be closer
 FIRST_EPOCH = 1_000_000_000.0  # smaller numbers in brackets are seconds since boot
 _MONTH = "(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
@@ -241,6 +242,7 @@ class Completer:
         self.written = written
         self.hint: float | None = None  # a fully dated moment of the same stream
         self.boot: float | None = None  # when the machine booted, seconds UTC, once somebody knows
+        self._known: dict[tuple[Any, ...], float | None] = {}  # whole seconds without a year, completed
 
     def complete(self, raw: RawStamp, reference: float | None = None) -> Stamp:
         """Return the time of `raw`; `reference` is a known moment close to it, such as the envelope's.
@@ -251,10 +253,23 @@ class Completer:
             return Stamp(raw.epoch, "line", raw.precision, True)
         if raw.uptime is not None:
             return NO_TIME if self.boot is None else Stamp(self.boot + raw.uptime, "line", max(raw.precision, 1.0), True)
-        at = self._moment(raw, reference)
+        if reference is None and raw.year is None:
+            second = self._second(raw)
+            at = None if second is None else second + raw.fraction
+        else:
+            at = self._moment(raw, reference)
         if at is None:
             return NO_TIME
         return Stamp(at, "line", raw.precision, raw.offset is not None or self.zone is not None)
+
+    def _second(self, raw: RawStamp) -> float | None:
+        """Complete the whole second of a stamp without a year: hundreds of lines of a burst share it."""
+        key = (self.hint, *raw[1:6], raw.offset)
+        if key not in self._known:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[key] = self._moment(raw._replace(fraction=0.0), None)
+        return self._known[key]
 
     def _moment(self, raw: RawStamp, reference: float | None) -> float | None:
         if raw.year is not None and not raw.swappable:
