@@ -137,16 +137,17 @@ class Detector:
         """Say what each speaker was last seen doing.
 
         A running stream is glanced at, over its last 4 KiB, and one that is closed over its last 16 KiB, or back to where `feed` has told
-        everybody's progress at a fault; with `whole` all that is kept is read.
+        everybody's progress at a fault, if that is among what is kept; with `whole` all that is kept is read.
         """
         reader = self._reader
         if reader is None:
             return []
         if whole:
             return reader.progress(self.settings.look_back_bytes)
-        if reader.ended and reader.engine.looked_from >= 0:
-            return reader.progress(min(self.settings.look_back_bytes, max(_GLANCE, reader.end - reader.engine.looked_from)))
-        return reader.progress(_LAST_LOOK if reader.ended else _GLANCE)
+        if not reader.ended:
+            return reader.progress(_GLANCE)
+        since = reader.end - reader.engine.looked_from if reader.engine.looked_from >= 0 else 0
+        return reader.progress(max(_GLANCE, since) if 0 < since <= self.settings.look_back_bytes else _LAST_LOOK)
 
     @property
     def job(self) -> JobKey | None:

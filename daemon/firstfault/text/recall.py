@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from firstfault.text.prefix import Prefix, read_prefix
+from firstfault.text.shape import SHAPE
 from firstfault.text.timestamp import RawStamp, read_stamp_at
 
 _FRONT = 24  # characters by which layouts are found
@@ -18,7 +19,6 @@ _NEAR = 24  # characters behind the prefixes whose shape must be known digit by 
 _FAR = 96  # up to where runs of digits count as one; what readers look for beyond a prefix stands within
 _MOST = 16384  # of each kind remembered; all are forgotten beyond, and learnt anew
 _LAYOUTS = 6  # tried for one front
-_SHAPE = bytes(48 if 48 <= code < 58 else code for code in range(256))
 _CLOCK = re.compile(r"\d\d:\d\d:\d\d(?:[.,](\d{1,9}))?")
 _DIGIT = re.compile(r"\d")
 _FRACTION = RawStamp._fields.index("fraction")
@@ -59,7 +59,7 @@ class Recall:
         if not text.isascii():
             return read_prefix(text, labelled)
         data = text.encode()
-        front = data[:_FRONT].translate(_SHAPE)
+        front = data[:_FRONT].translate(SHAPE)
         layouts = self._layouts[labelled].get(front)
         if layouts is not None:
             for layout in layouts:
@@ -109,7 +109,7 @@ class Recall:
             known_layouts.clear()
             self._count = 0
         self._count += 1
-        layouts = known_layouts.setdefault(data[:_FRONT].translate(_SHAPE), [])
+        layouts = known_layouts.setdefault(data[:_FRONT].translate(SHAPE), [])
         place = (made.begin, made.end, made.varies, made.until, made.fraction, made.stop, made.reach)
         for layout in layouts:
             if place == (layout.begin, layout.end, layout.varies, layout.until, layout.fraction, layout.stop, layout.reach):
@@ -148,8 +148,8 @@ def _layout(text: str, prefix: Prefix) -> _Layout | None:
 def _tail(data: bytes, at: int) -> bytes:
     """Return the shape of what stands behind the prefixes."""
     near = at + _NEAR
-    far = data[near : at + _FAR].translate(_SHAPE).replace(b"0000", b"0").replace(b"00", b"0").replace(b"00", b"0")
-    return data[at:near].translate(_SHAPE) + far
+    far = data[near : at + _FAR].translate(SHAPE).replace(b"0000", b"0").replace(b"00", b"0").replace(b"00", b"0")
+    return data[at:near].translate(SHAPE) + far
 
 
 RECALL = Recall()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 MAX_LENGTH = 4096  # characters looked at
 MAX_VALUES = 32
@@ -80,6 +80,13 @@ def number_of(text: str) -> float | None:
         return float(text[:-1] if scale != 1.0 else text) * scale
     except ValueError:
         return None
+
+
+def find_values(text: str) -> Iterator[tuple[str, int, int, float]]:
+    """Yield the canonical name of each named number of a line, where the number is, and what it is multiplied by."""
+    for match in _PAIR.finditer(text[:MAX_LENGTH].lower()):
+        canonical, factor = CANONICAL[match[1]]
+        yield canonical, *match.span(2), factor
 
 
 def read_values(text: str) -> dict[str, float]:

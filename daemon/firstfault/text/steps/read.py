@@ -6,11 +6,11 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from firstfault.text.envelopes import decode
 from firstfault.text.steps.formats import FORMATS, Format
-from firstfault.text.steps.names import CANONICAL, MAX_LENGTH, number_of, read_values
+from firstfault.text.steps.names import CANONICAL, MAX_LENGTH, find_values, number_of, read_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,11 @@ class StepLine:
 
 
 _EPOCH = re.compile(r"[Ee]poch['\"]?[ =:]{1,3}['\"]?(\d+(?:\.\d+)?)")
-_COMPILED = tuple(
+_Compiled = tuple[Format, tuple[str, ...], re.Pattern[str], tuple[tuple[re.Pattern[str], str, float], ...]]
+_COMPILED: tuple[_Compiled, ...] = tuple(
     (one, one.hints, re.compile(one.pattern), tuple((re.compile(text), name, factor) for text, name, factor in one.also)) for one in FORMATS
 )
+_BY_NAME = {compiled[0].name: compiled for compiled in _COMPILED}
 EVALUATIONS = frozenset(one.name for one in FORMATS if one.evaluates)
 BARS = frozenset({"tqdm", "lightning", "rich-bar"})
 BLOCKS = frozenset(one.name for one in FORMATS if one.block)
@@ -120,23 +122,77 @@ def may_hold_step(message: bytes) -> bool:
     return any(word in message for word in _BYTES_GATE)
 
 
+def may_be_step(message: str) -> bool:
+    """Tell at next to no cost whether a message is worth reading for a step."""
+    return any(word in message for word in _GATE)
+
+
 def read_step(message: str) -> StepLine | None:
-    """Read a progress line; None for any other line, at little cost."""
-    if not any(word in message for word in _GATE):
+    """Read a progress line; None for any other line."""
+    if not may_be_step(message):
         return None
     text = message[:MAX_LENGTH] if len(message) > MAX_LENGTH else message
     at = text.find("{")
     if at >= 0 and text.rstrip().endswith("}") and (at < 24 or "train_inner" in text) and (found := _read_braces(text, at)):
         return found
-    for one, hints, pattern, also in _COMPILED:
-        at = text.find(hints[0])
-        if at < 0 or (len(hints) > 1 and not all(hint in text for hint in hints[1:])):
-            continue
-        if match := pattern.search(text, 0 if len(hints) > 1 else max(0, at - 100)):
-            found = _from_match(one, match, text, also)
+    for compiled in _COMPILED:
+        if match := _search(compiled, text):
+            found = _from_match(compiled[0], match, text, compiled[3])
             if found is not None:
                 return found
     return None
+
+
+def _search(compiled: _Compiled, text: str) -> re.Match[str] | None:
+    """Look for a format in a line that holds its hints."""
+    _, hints, pattern, _ = compiled
+    at = text.find(hints[0])
+    if at < 0 or (len(hints) > 1 and not all(hint in text for hint in hints[1:])):
+        return None
+    return pattern.search(text, 0 if len(hints) > 1 else max(0, at - 100))
+
+
+Place = tuple[int, int]  # where in a line a number is
+
+
+class Places(NamedTuple):
+    """Where the numbers of a progress line are."""
+
+    step: Place | None
+    total: Place | None
+    epoch: Place | None
+    values: dict[str, tuple[int, int, float]]  # by name: where, and what it is multiplied by
+
+
+def places_of(text: str, found: StepLine) -> Places | None:
+    """Return where `read_step` has found the numbers of a line; None where they are no plain parts of it."""
+    if found.format in ("hf-trainer", "hf-trainer-end"):
+        at, stop = text.find("{"), text.rfind("}") + 1
+        epoch = _EPOCH.search(text, at, stop)
+        return Places(None, None, epoch.span(1) if epoch else None, _places(text, at, stop))
+    compiled = _BY_NAME.get(found.format)
+    match = _search(compiled, text) if compiled is not None else None
+    if compiled is None or match is None:
+        return None
+    one, _, _, also = compiled
+    values = _places(text, 0, len(text))
+    for pattern, name, factor in also:
+        if other := pattern.search(text):
+            values[name] = (*other.span(1), factor)
+    if one.evaluates:
+        values = {("val_loss" if name == "loss" else name): place for name, place in values.items()}
+    groups = match.groupdict()
+    spans = {name: match.span(name) for name in ("s", "t", "e") if groups.get(name) and groups[name] != "?"}
+    if "e" not in spans and (epoch := _EPOCH.search(text)):
+        spans["e"] = epoch.span(1)
+    return Places(spans.get("s"), spans.get("t"), spans.get("e"), values)
+
+
+def _places(text: str, start: int, stop: int) -> dict[str, tuple[int, int, float]]:
+    found: dict[str, tuple[int, int, float]] = {}
+    for name, begin, end, factor in find_values(text[start:stop]):
+        found.setdefault(name, (start + begin, start + end, factor))
+    return found
 
 
 def read_member(message: str) -> dict[str, float] | None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from firstfault.model import Stream
 from firstfault.text.lines import LineReader, ReadLine, split
-from firstfault.text.steps.read import BARS, BLOCKS, StepLine, read_member, read_step
+from firstfault.text.steps.read import BARS, BLOCKS, StepLine, read_member
+from firstfault.text.steps.recall import read_step
 from firstfault.text.unwrap import Record, Unwrapper, sniff
 
 _MOST_SPEAKERS = 4096
