@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from firstfault.detect.plan import Sought, Use
+from firstfault.detect.plan import Places, Sought, Spans, Use
 from firstfault.model import NOTHING
 from firstfault.rules.catalogue import Symptom
 from firstfault.rules.matching import MAX_CAPTURE, typed_capture
 from firstfault.text.lines import ReadLine
+from firstfault.text.shape import SHAPE
 
-_LONG = 1024  # characters of a message, beyond which it is not kept
+_LONG = 1024  # bytes of a message, beyond which it is not kept
 _MOST = 4096  # messages kept of one plan
-Found = tuple[Sought, Mapping[str, str | int | float], int]  # a symptom, its captures, where in the message it is
-Known = dict[Any, tuple[Found, ...]]
+Found = tuple[Sought, Places, Spans]  # a symptom, the numbers of its named groups, and where these are
+Known = dict[tuple[bytes, tuple[int, ...]], tuple[Found, ...]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,34 +35,43 @@ class Shown:
 def symptoms_of(line: ReadLine, uses: Sequence[Use], known: Known) -> list[Shown]:
     """Return the symptoms that hold on the line itself, in the order of their hits.
 
-    Ranks say the same over and over: what a message shows is kept in `known`, which belongs to one plan.
+    Ranks say the same over and over: what messages of one shape show is kept in `known`, which belongs to one plan.
     """
     if not any([use.symptoms for use in uses]):
         return []
-    if len(line.message) > _LONG:
-        return [Shown(sought, captures, line, at) for sought, captures, at in _symptoms(line.message, uses)]
-    key = (line.message, *[id(use) for use in uses])
-    found = known.get(key)
-    if found is None:
-        if len(known) >= _MOST:
-            known.clear()
-        found = known[key] = _symptoms(line.message, uses)
-    return [Shown(sought, captures, line, at) for sought, captures, at in found]
+    message = encoded(line.message)
+    if len(message) > _LONG:
+        found, _ = _symptoms(message, uses)
+    else:
+        numbers = tuple([use.number for use in uses])
+        shape = message.translate(SHAPE)
+        known_one = known.get((shape, numbers))
+        if known_one is None:
+            known_one = known.get((message, numbers))
+        if known_one is None:
+            known_one, numb = _symptoms(message, uses)
+            if len(known) >= _MOST:
+                known.clear()
+            known[shape if numb else message, numbers] = known_one
+        found = known_one
+    return [Shown(sought, _captures(sought.symptom, message, names, spans), line, spans[0][0]) for sought, names, spans in found]
 
 
-def _symptoms(text: str, uses: Sequence[Use]) -> tuple[Found, ...]:
-    message = encoded(text)
+def _symptoms(message: bytes, uses: Sequence[Use]) -> tuple[tuple[Found, ...], bool]:
+    """Return what a message shows, and whether all messages of its shape show the same."""
     hit = {use.program.pattern for use in uses}
     found: list[Found] = []
     asked: set[int] = set()
+    numb = True
     for use in uses:
         for sought in use.symptoms:
             if id(sought) not in asked:
                 asked.add(id(sought))
+                numb = numb and sought.numb
                 shown = _shown(sought, message, hit)
                 if shown is not None:
                     found.append(shown)
-    return tuple(found)
+    return tuple(found), numb
 
 
 def encoded(text: str) -> bytes:
@@ -75,17 +84,21 @@ def _shown(sought: Sought, message: bytes, hit: set[str]) -> Found | None:
         if program.pattern in hit and (spans := program.find(message)) is not None:
             if sought.forbidden is not None and sought.forbidden.find(message) is not None:
                 return None
-            captures = _captures(sought.symptom, program.groups(message, spans)) if program.names else NOTHING
-            return sought, captures, spans[0][0]
+            return sought, program.places, spans
     return None
 
 
-def _captures(symptom: Symptom, groups: Mapping[str, str | None]) -> Mapping[str, str | int | float]:
+def _captures(symptom: Symptom, message: bytes, places: Places, spans: Spans) -> Mapping[str, str | int | float]:
+    if not places:
+        return NOTHING
     found: dict[str, str | int | float] = {}
-    for name, text in groups.items():
-        value = None if text is None else typed_capture(text[:MAX_CAPTURE], symptom.captures.get(name, "str"))
-        if value is not None:
-            found[name] = value
+    for name, index in places:
+        start, stop = spans[index]
+        if start >= 0:
+            text = message[start:stop].decode("utf-8", "replace")
+            value = typed_capture(text[:MAX_CAPTURE], symptom.captures.get(name, "str"))
+            if value is not None:
+                found[name] = value
     return found
 
 

@@ -18,6 +18,7 @@ from firstfault.detect.regions import Raw
 from firstfault.detect.statements import Found, about, belongs, found_in
 from firstfault.model import FAULT_ROLES, NO_TIME, Event, Fact, JobKey, Line, Observation, Stamp, Statement, Stream, Who
 from firstfault.text.lines import MAX_TEXT, LineReader, ReadLine
+from firstfault.text.shape import SHAPE
 from firstfault.text.signals import Reading, subject
 from firstfault.text.statement import lines_before
 from firstfault.text.steps.names import canonical
@@ -133,13 +134,14 @@ class Engine:
     # facts
 
     def _facts(self, line: ReadLine, uses: Sequence[Use]) -> None:
-        text: bytes | None = None
+        text = shape = b""
         for use in uses:
             if not (use.signals or use.absent):
                 continue
-            if text is None:
+            if not shape:
                 text = encoded(line.message if line.fields else line.text)
-            spans = use.program.find(text)
+                shape = text.translate(SHAPE)
+            spans = use.program.find_by(shape, text)
             if spans is None:
                 continue
             groups = use.program.groups(text, spans)

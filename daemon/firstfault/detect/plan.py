@@ -16,8 +16,12 @@ from firstfault.text.traceback import OPENERS
 
 _NAME = re.compile(r"(?<!\\)\(\?P?<\w+>")  # two patterns may give their groups the same name
 _ANCHOR = re.compile(r"[$^]|\\[AzZbB]")
+_NO_DIGITS = re.compile(r"\\d|\{\d*,?\d*\}|\(\?P?<\w+>|(?<=\[)[^\]\\]*?0-9|(?<=[\[a-zA-Z_\-\\.])0-9(?=[^\[]*\])")
+_LONG = 1024  # bytes of a text, beyond which its shape is not kept
+_MOST_SHAPES = 512  # of one pattern
 _ANYWHERE = re2._re2.RE2.Anchor.UNANCHORED
 Spans = Sequence[tuple[int, int]]
+Places = tuple[tuple[str, int], ...]
 
 # A line that says nothing before it is taken out of its envelope, or that is a piece of one: looked at more closely by text/unwrap.
 ENVELOPES = (
@@ -29,14 +33,15 @@ ENVELOPES = (
 class Program:
     """One pattern for confirming a hit on its own line, compiled when first asked."""
 
-    __slots__ = ("_groups", "_match", "anchored", "names", "pattern")
+    __slots__ = ("_known", "_match", "anchored", "numb", "pattern", "places")
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
+        self.numb = _is_numb(pattern)  # it cannot tell one digit from another
+        self._known: dict[bytes, Spans | None] = {}  # by the shape of a text, where that is all that counts
         self.anchored = _ANCHOR.search(pattern) is not None  # it may match on a line alone as it would not among others
         self._match: Any = None
-        self.names: tuple[str, ...] = ()  # of the groups; known once something was searched for
-        self._groups: tuple[tuple[str, int], ...] = ()
+        self.places: Places = ()  # the named groups and their numbers; known once something was searched for
 
     def find(self, text: bytes) -> Spans | None:
         """Return the spans of the match and of its groups in encoded text, or None."""
@@ -45,18 +50,28 @@ class Program:
         found = self._match(_ANYWHERE, text, 0, len(text))
         return found if found and found[0][0] >= 0 else None
 
+    def find_by(self, shape: bytes, text: bytes) -> Spans | None:
+        """Return what `find` returns for a text of this shape; texts that differ in digits only are mostly searched once."""
+        if not self.numb or len(text) > _LONG:
+            return self.find(text)
+        found = self._known.get(shape, ())
+        if found == ():
+            if len(self._known) >= _MOST_SHAPES:
+                self._known.clear()
+            found = self._known[shape] = self.find(text)
+        return found or None
+
     def groups(self, text: bytes, spans: Spans) -> dict[str, str | None]:
         """Return the named groups of a match; None for one that took no part."""
         found: dict[str, str | None] = {}
-        for name, index in self._groups:
+        for name, index in self.places:
             start, stop = spans[index]
             found[name] = None if start < 0 else text[start:stop].decode("utf-8", "replace")
         return found
 
     def _compile(self) -> None:
         code = compiled(self.pattern)
-        self._groups = tuple(code.groupindex.items())
-        self.names = tuple(name for name, _ in self._groups)
+        self.places = tuple(code.groupindex.items())
         self._match = code._regexp.Match  # what code.search wraps: four times as quick, and every event asks several patterns
 
 
@@ -70,12 +85,18 @@ class Sought:
     forbidden: Program | None  # any of what must not be on the line
     near: Program | None  # must stand within some lines
 
+    @property
+    def numb(self) -> bool:
+        """Tell whether texts that differ in digits only show it alike."""
+        return all([one.numb for one in self.any]) and (self.forbidden is None or self.forbidden.numb)
+
 
 @dataclass(slots=True, eq=False)
 class Use:
     """What a hit of one pattern is for."""
 
     program: Program
+    number: int  # in scan order
     symptoms: list[Sought] = field(default_factory=list)
     signals: list[Signal] = field(default_factory=list)
     blocks: list[BlockSignal] = field(default_factory=list)
@@ -103,7 +124,7 @@ class Plan:
         for pattern in ENVELOPES:
             self._use(pattern).envelope = True
         self.patterns = tuple(use.program.pattern for use in self.uses)
-        self.shown: dict[Any, Any] = {}  # what messages were found to show, by message and patterns hit; kept by `confirm`
+        self.shown: dict[Any, Any] = {}  # what messages of one shape show, by shape and patterns hit; kept by `confirm`
 
     def _add_symptom(self, symptom: Symptom) -> None:
         near = Program(symptom.near.pattern) if symptom.near else None
@@ -116,8 +137,14 @@ class Plan:
     def _use(self, pattern: str) -> Use:
         if pattern not in self._index:
             self._index[pattern] = len(self.uses)
-            self.uses.append(Use(Program(pattern)))
+            self.uses.append(Use(Program(pattern), len(self.uses)))
         return self.uses[self._index[pattern]]
+
+
+def _is_numb(pattern: str) -> bool:
+    """Tell whether a pattern speaks of digits only as of any digit: no number stands in it as such, and no part is to come again."""
+    bare = _NO_DIGITS.sub("", pattern)
+    return not any(char.isdigit() for char in bare)
 
 
 def _programs(patterns: Iterable[str]) -> tuple[Program, ...]:
