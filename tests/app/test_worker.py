@@ -32,6 +32,7 @@ class Script:
         self.due: list[Change] = []
         self.events: list[Event] = []
         self.trouble: dict[tuple[str, str], str] = {}
+        self.judged_at: list[float] = []
 
     def feed(self, batch: Batch) -> list[Change]:
         if batch.data == b"broken":
@@ -46,6 +47,7 @@ class Script:
 
     def advance(self, now: float) -> list[Change]:
         due, self.due = self.due, []
+        self.judged_at.append(now)
         return due
 
     def take_events(self) -> list[Event]:
@@ -73,8 +75,10 @@ class Rig:
         self.keeper = Keeper(self.store, self.machine.snapshot, self.clock, self.heard, 5.0)
         ledger = Ledger(lambda name: None, lambda name: self.store.ack(name) is not None)
         machine: Any = self.machine
+        self.unread_since: float | None = None
         self.worker = Worker(
-            machine, self.handover, self.keeper, ledger, Families([]), border, self.clock, self.heard, self._publish
+            machine, self.handover, self.keeper, ledger, Families([]), border, self.clock, self.heard, self._publish,
+            unread_since=lambda: self.unread_since,
         )  # fmt: skip
 
     def _publish(self, rulings: list[Ruling]) -> None:
@@ -136,6 +140,15 @@ def test_time_passes_without_lines(rig):
     rig.clock.advance(0.25)
     assert not rig.worker.turn(0)
     assert [one.change.kind for one in rig.told] == ["settled"]
+
+
+def test_nobody_is_judged_by_a_silence_that_may_be_ours(rig):
+    """While a source has files that it could not read yet, time stands still for the verdict: their ranks may well have spoken."""
+    for unread_since in (None, rig.clock.now() - 20.0, None):
+        rig.unread_since = unread_since
+        rig.clock.advance(0.5)
+        rig.worker.turn(0)
+        assert rig.machine.judged_at[-1] == (unread_since if unread_since is not None else rig.clock.now())
 
 
 def test_quiet_and_forgotten_streams_are_passed_on(rig):

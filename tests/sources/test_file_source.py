@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -41,6 +42,14 @@ def take(handover: Handover, size: int) -> bytes:
         if isinstance(item, Read):
             data += item.batch.data
     return data
+
+
+def until(holds: Callable[[], object]) -> None:
+    """Wait until a condition holds, for at most half a minute."""
+    deadline = time.monotonic() + 30.0
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("inotify", [True, False])
@@ -118,6 +127,24 @@ def test_a_full_handover_makes_the_source_wait_and_loses_nothing(make_source, tm
         if isinstance(item, Read):
             read[item.batch.stream.path] = read.get(item.batch.stream.path, b"") + item.batch.data
     assert set(read.values()) == {content}
+
+
+def test_a_source_that_must_wait_says_since_when_bytes_may_be_unread(make_source, tmp_path):
+    """From the round that met a full queue on; when every file's end was found again, nothing is unread."""
+    handover = Handover(max_bytes=1000)
+    source = make_source(handover)
+    source.start()
+    began = time.time()
+    for number in range(8):
+        (tmp_path / f"{number}.log").write_bytes(b"line\n" * 180)
+    until(lambda: handover.depth()[1] >= 900)
+    time.sleep(0.3)  # long enough for many rounds, if there were any
+    since = source.status().unread_since
+    assert since is not None
+    assert since < time.time() - 0.25
+    assert since > began - 5.0
+    assert len(take(handover, 8 * 900)) == 8 * 900
+    until(lambda: source.status().unread_since is None)
 
 
 def test_stopping_drains_what_is_there(make_source, tmp_path):

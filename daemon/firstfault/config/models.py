@@ -411,7 +411,7 @@ class Limits(Section):
     """Bounds on memory and time."""
 
     queue_bytes: int = Field(
-        32 * 1024**2, ge=1024**2, description="Log bytes that wait between reading and matching; when full, reading waits."
+        64 * 1024**2, ge=1024**2, description="Log bytes that wait between reading and matching; when full, reading waits."
     )
     shutdown_secs: float = Field(20, ge=0, le=600, description="How long a stop may take to read what has been taken in and to deliver.")
     open_incident_series: int = Field(

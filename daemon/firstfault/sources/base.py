@@ -129,6 +129,7 @@ class SourceStatus:
     last_read: float | None  # seconds UTC of the last byte
     caught_up: bool  # the last round found no file with unread bytes
     hints: str  # "inotify" or "poll"
+    unread_since: float | None = None  # seconds UTC: what was written from then on may not all be handed over yet; None: all is
 
 
 class Source(Protocol):
@@ -196,15 +197,15 @@ Delivery = Read | Quiet | Forget | News
 class Handover:
     """A queue between threads, bounded in bytes and in items; a full one makes the source wait.
 
-    Each stream's items come out in their order. Where several streams wait, the one that has had the least so far is next (start-time fair
-    queueing), so that a rank that says little, and something else than all others, is not heard behind their flood.
+    Each stream's items come out in their order. Where several streams wait, the one is next that will have had the least with its item
+    (self-clocked fair queueing), so that a rank that says little, and something else than all others, is not heard behind their flood.
     """
 
-    def __init__(self, max_bytes: int = 32 << 20, max_items: int = 1 << 16) -> None:
+    def __init__(self, max_bytes: int = 64 << 20, max_items: int = 1 << 16) -> None:
         self._max_bytes, self._max_items = max_bytes, max_items
         self._items: list[tuple[int, int, Delivery]] = []  # a heap by turn and number
         self._turn = 0  # of the item taken last, in bytes of a stream
-        self._due: dict[str, int] = {}  # stream -> the turn of its next item
+        self._due: dict[str, int] = {}  # stream -> the turn of its newest item
         self._number = 0
         self._arrivals: deque[tuple[int, float]] = deque()  # numbers of batches, with when they came, in that order
         self._taken: set[int] = set()  # of these
@@ -287,8 +288,7 @@ class Handover:
 
     def _add(self, item: Delivery, size: int) -> None:
         name = _stream_of(item)
-        turn = max(self._turn, self._due.get(name, 0))
-        self._due[name] = turn + size
+        turn = self._due[name] = max(self._turn, self._due.get(name, 0)) + size
         self._number += 1
         heapq.heappush(self._items, (turn, self._number, item))
         self._bytes += size

@@ -60,7 +60,8 @@ class FileSource:
         if self._follower is None or self._hints is None:
             return SourceStatus(self.name, False, 0, 0, {}, 0, None, False, "poll")
         read, last = self._follower.progress()
-        return SourceStatus(self.name, running, *self._follower.counts(), read, last, self._follower.caught_up, self._hints.kind)
+        one = self._follower
+        return SourceStatus(self.name, running, *one.counts(), read, last, one.caught_up, self._hints.kind, one.unread_since)
 
     def _understood(self, positions: Iterable[Mapping[str, Any]]) -> list[Position]:
         understood = []

@@ -44,12 +44,15 @@ class Follower:
         self._scan_due = self._earliest_scan = self._sweep_due = self._hot_due = _NOW
         self._scanned = False  # in this round
         self.caught_up = False
+        self.unread_since: float | None = None  # seconds UTC: begin of the first round of those that have not found every end yet
 
     # --- the round ---------------------------------------------------------------------------------------------------------------
 
     def poll_once(self) -> bool:
         """Do everything that is due; return whether unread bytes are known to wait."""
         self._scanned = False
+        if self.unread_since is None:
+            self.unread_since = self._clock.now()
         if self._clock.monotonic() >= self._scan_due:
             self._scan()
         now = self._clock.monotonic()
@@ -60,6 +63,8 @@ class Follower:
         more |= self._leftovers.read_packed()
         self._files.trim(self._files.max_open)
         self.caught_up = not more
+        if not more:
+            self.unread_since = None
         return more or self._files.news
 
     def next_due(self) -> float:

@@ -193,8 +193,13 @@ class Daemon:
             self._memory,
             self._publisher,
             lambda: self._starting is None and all(one.status().caught_up for one in self._sources),
+            self._unread_since,
         )  # fmt: skip
         self._telemetry.incidents_open(self._ledger.active())
+
+    def _unread_since(self) -> float | None:
+        """Return since when bytes may wait in the sources, since the queue is full or they are many."""
+        return min((at for one in self._sources if (at := one.status().unread_since) is not None), default=None)
 
     async def _work(self, server: WebServer) -> None:
         await self._start_sinks()

@@ -71,6 +71,7 @@ class Worker:
         memory: Memory | None = None,
         publisher: Publisher | None = None,
         caught_up: Callable[[], bool] = lambda: True,
+        unread_since: Callable[[], float | None] = lambda: None,
     ) -> None:
         self.machine = machine
         self.families = families
@@ -88,6 +89,7 @@ class Worker:
         self._publisher = publisher
         self._caught_up = caught_up
         self._replay_until = clock.monotonic() + REPLAY_SECS
+        self._unread_since = unread_since
         self._flush_at = clock.monotonic()  # not before this is it asked again whether what was published is safe
         self._orders: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._stop = threading.Event()
@@ -200,10 +202,10 @@ class Worker:
 
     def _read_until(self) -> float:
         """Return the time up to which everything was read: while lines wait, silence after those before them proves nothing."""
-        known = [self._clock.now()]
+        known = [self._clock.now(), self._unread_since()]
         if self._handover.depth()[0]:
-            known += [at for at in (self._arrived, self._handover.oldest()) if at is not None]
-        return min(known)
+            known += [self._arrived, self._handover.oldest()]
+        return min(at for at in known if at is not None)
 
     def _run(self) -> None:
         while not self._stop.is_set():
