@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -54,11 +54,11 @@ class Pipeline(Reads):
         self.correlator.told(found, self._now, seen)
         return []
 
-    def advance(self, now: float) -> list[Change]:
-        """Let time pass: summarise what moved, then settle, recover and close what is due."""
+    def advance(self, now: float, unread: Collection[str] = ()) -> list[Change]:
+        """Let time pass: summarise what moved, then settle, recover and close what is due; of `unread` streams lines still wait."""
         self._now = now
         self._take(self.matching.summaries(now, self.correlator.attention(now), self.correlator.voices()), now)
-        return self.correlator.advance(now)
+        return self.correlator.advance(now, unread)
 
     def finish(self, now: float | None = None) -> list[Change]:
         """Close every stream and settle everything."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pytest
@@ -45,7 +45,7 @@ class Script:
         self.fed.append(b"quiet:" + stream_id.encode())
         return []
 
-    def advance(self, now: float) -> list[Change]:
+    def advance(self, now: float, unread: Collection[str] = ()) -> list[Change]:
         due, self.due = self.due, []
         self.judged_at.append(now)
         return due

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from firstfault.detect.nearby import _ANCHOR, Nearby, _Waiting
+from firstfault.detect.nearby import Nearby, _Waiting
 from firstfault.detect.plan import Program
 from firstfault.text.lines import split
 
@@ -49,5 +49,5 @@ def test_passing_over_lines_counts_them_as_looking_at_each_does(seed: int) -> No
         assert slow
         assert not slow.expects(line)
     assert [(one.lines, one.idle) for one in slow._waiting] == [(one.lines, one.idle) for one in nearby._waiting]
-    if lines and reached == 0 and not any(_ANCHOR.search(one.program.pattern) for one in nearby._waiting):
+    if lines and reached == 0 and not any(one.program.anchored for one in nearby._waiting):
         assert any(one.program.find(lines[0][1]) is not None for one in nearby._waiting)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Literal
 
 from firstfault.correlate.attempts import cut
@@ -65,6 +66,7 @@ class _Run:
     attempts: tuple[Attempt, ...] = ()
     dropped: int = 0
     watch: Watch = field(default_factory=Watch)
+    spared: frozenset[str] = frozenset()  # streams of its ranks of which lines were unread when it was judged
     ended: dict[Place, int] = field(default_factory=dict)  # incidents that ended by themselves, with their revision
 
     @property
@@ -83,6 +85,7 @@ class Correlator:
         self.limits = limits or Limits()
         self._runs: dict[tuple[str, str], _Run] = {}
         self._spoken: dict[str, set[tuple[tuple[str, str], tuple]]] = defaultdict(set)  # stream -> where its last words are kept
+        self._unread: Collection[str] = ()  # streams of which lines wait to be read
         self.troubles: dict[tuple[str, str], str] = {}  # jobs whose verdict could not be reached, and why
         self.recall: Callable[[str, str], Mapping[str, Any] | None] = _unknown  # what `let_go` gave of a job that speaks again
         self.family: Callable[[str], str] = str  # of a job's name: whose attempts a new one is compared with
@@ -167,15 +170,18 @@ class Correlator:
         """Return the streams that tell how healthy jobs go on, with how many seconds old their summaries may be."""
         return {stream: VOICE_SECS for run in self._runs.values() for stream in run.watch.voices()}
 
-    def advance(self, now: float) -> list[Change]:
-        """Look at what is new, and settle, recover or close what is due.
+    def advance(self, now: float, unread: Collection[str] = ()) -> list[Change]:
+        """Look at what is new, and settle, recover or close what is due; of the `unread` streams lines wait to be read.
 
         A job whose evidence breaks the verdict keeps what it had, and is named in `troubles`; it never stops the others.
         """
         changes: list[Change] = []
         asked = self._asked_now()
+        self._unread = unread
         for name, run in self._runs.items():
             run.watch.asked = asked
+            if run.spared and run.spared.isdisjoint(unread):
+                run.stirred = True  # who had lines unread at the last judgement has none any more
             if run.spoke or run.heard_at is None:
                 run.spoke, run.heard_at = False, now
             try:
@@ -197,6 +203,7 @@ class Correlator:
     def finish(self, now: float | None = None) -> list[Change]:
         """Settle everything: no further byte will come."""
         changes: list[Change] = []
+        self._unread = ()
         for run in self._runs.values():
             with uncollected():
                 changes += self._review(run, now, over=True)
@@ -269,7 +276,7 @@ class Correlator:
         earlier = Curves() if signs is None and len(parts) > 1 else None
         for part in parts:
             key = replace(run.key, run=part.run, attempt=part.number)
-            window = Window(key, part.observations, self.rules, self.limits.world_size, part.roster, part.clocks)
+            window = Window(key, part.observations, self.rules, self.limits.world_size, part.roster, part.clocks, self._unread)
             judged.append((window, decide_all(window, Signs() if signs is not None and part is not parts[-1] else signs, earlier)))
             if earlier is not None and part is not parts[-1]:
                 earlier.keep(numbers_of(window).get("loss"))
@@ -278,6 +285,8 @@ class Correlator:
     def _review(self, run: _Run, now: float | None, over: bool = False) -> list[Change]:
         run.dirty = run.stirred = False
         run.judged_at = now if now is not None else -math.inf
+        known = chain(run.seen.values(), run.latest.values()) if self._unread else ()
+        run.spared = frozenset(one.stream for one in known if one.stream in self._unread)
         changes: list[Change] = []
         judged = self._slices(run, None if over or now is None else run.watch.signs)
         run.attempts = ()

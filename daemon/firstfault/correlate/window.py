@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cached_property
 from typing import Any
 
@@ -57,8 +57,10 @@ class Window:
         world_size: int | None = None,
         roster: Roster | None = None,  # of these observations, in the order of `position`, where they are made already
         clocks: Clocks | None = None,
+        unread: Collection[str] = (),  # streams of which lines wait to be read
     ) -> None:
         self.key = key
+        self.unread = unread
         self.rules = rules
         self.observations = sorted(observations, key=position) if roster is None else list(observations)
         if shared_in(self.observations):

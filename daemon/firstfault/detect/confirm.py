@@ -37,7 +37,7 @@ def symptoms_of(line: ReadLine, uses: Sequence[Use], known: Known) -> list[Shown
 
     Ranks say the same over and over: what messages of one shape show is kept in `known`, which belongs to one plan.
     """
-    if not any([use.symptoms for use in uses]):
+    if not any(use.symptoms for use in uses):
         return []
     message = encoded(line.message)
     if len(message) > _LONG:

@@ -88,7 +88,7 @@ class Sought:
     @property
     def numb(self) -> bool:
         """Tell whether texts that differ in digits only show it alike."""
-        return all([one.numb for one in self.any]) and (self.forbidden is None or self.forbidden.numb)
+        return all(one.numb for one in self.any) and (self.forbidden is None or self.forbidden.numb)
 
 
 @dataclass(slots=True, eq=False)

@@ -269,6 +269,11 @@ class Handover:
         with self._filled:
             return stream_id in self._unread
 
+    def waiting(self) -> frozenset[str]:
+        """Return the streams of which batches wait."""
+        with self._filled:
+            return frozenset(self._unread)
+
     def oldest(self) -> float | None:
         """Return when the bytes came that have waited longest, seconds UTC; None where none wait or nobody knows."""
         with self._filled:

@@ -142,7 +142,8 @@ def _layout(text: str, prefix: Prefix) -> _Layout | None:
     if begin < 0 or begin + len(stamp) > stop:
         return None
     until = begin + clock.end()
-    return _Layout(begin, begin + len(stamp), begin + digit.start(), until, begin + (clock.start(1) if clock[1] else clock.end()), stop, reach)
+    fraction = begin + clock.start(1) if clock[1] else until
+    return _Layout(begin, begin + len(stamp), begin + digit.start(), until, fraction, stop, reach)
 
 
 def _tail(data: bytes, at: int) -> bytes:

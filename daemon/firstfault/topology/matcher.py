@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from firstfault.config import Config
@@ -42,7 +42,7 @@ class Matcher(Reads):
         """Pass on what another matcher found."""
         return self._take(found)
 
-    def advance(self, now: float) -> list[Change]:
+    def advance(self, now: float, unread: Collection[str] = ()) -> list[Change]:
         """Let time pass: sum up what speakers do."""
         self._now = now
         self._faults = {name: at for name, at in self._faults.items() if now - at < CLOSE_LOOK_SECS}

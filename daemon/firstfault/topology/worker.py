@@ -174,7 +174,7 @@ class Worker:
         """Judge what is new. Judging a large job takes long, and must not keep its own last lines from being read."""
         began = self._clock.monotonic()
         replayed = self._ledger.replaying and self._has_replayed()
-        changes = self._guard("advance", lambda: self.machine.advance(self._read_until()))
+        changes = self._guard("advance", lambda: self.machine.advance(self._read_until(), self._handover.waiting()))
         self._tell_troubles()
         self._judged = True
         self._replayed |= replayed

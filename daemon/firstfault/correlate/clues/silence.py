@@ -46,10 +46,19 @@ def silent_ranks(window: Window) -> tuple[int, ...]:
 
 def _mute(window: Window, suspect: Suspect) -> bool:
     dossier = window.dossiers.get(suspect)
+    if _may_have_spoken(window, dossier):
+        return False
     if dossier is None:
         return True
     own_end = dossier.code is not None and signal_of(dossier.code) not in (9, 15)
     return not (dossier.waited or dossier.events or dossier.finishes or dossier.torn or own_end)
+
+
+def _may_have_spoken(window: Window, dossier: Dossier | None) -> bool:
+    """Tell whether lines of a rank may still wait to be read: then it is not silent, whatever they say."""
+    if not window.unread:
+        return False
+    return dossier is None or any(one.stream in window.unread for one in (*dossier.progress, *dossier.events))
 
 
 def _silent(window: Window) -> Iterator[Finding]:
@@ -110,7 +119,7 @@ def _last_words(window: Window, suspects: Sequence[Suspect]) -> list[Progress]:
 def _stopped(window: Window, suspect: Suspect) -> bool:
     """Tell whether a rank was heard and then left no word and no record of an end."""
     dossier = window.dossiers.get(suspect)
-    if dossier is None or not dossier.spoke:
+    if dossier is None or not dossier.spoke or _may_have_spoken(window, dossier):
         return False
     return not (dossier.waited or dossier.events or dossier.finishes or dossier.exits or dossier.closings)
 

@@ -57,9 +57,9 @@ def _learn(message: str, shape: bytes) -> StepLine | None:
         _KNOWN.clear()
     places = places_of(message, found) if found is not None else None
     known = _Known(found.format if found is not None else None, places)
-    if "{" in message and (found is None or places is None):  # JSON may be valid with some digits, and not with others
-        known.afresh = True
-    elif repr(known.read(message)) != repr(found):  # as text, since NaN equals nothing
+    if ("{" in message and places is None) or repr(known.read(message)) != repr(
+        found
+    ):  # JSON may be valid with some digits, and not with others
         known.afresh = True
     _KNOWN[shape] = known
     return found
