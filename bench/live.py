@@ -84,6 +84,10 @@ class Daemon:
         status = self.get("/api/v1/status") or {}
         return sum(source["bytes_read"] for source in status.get("sources", ()))
 
+    def waiting(self) -> int:
+        """Return how many batches wait to be matched."""
+        return int((self.get("/api/v1/status") or {}).get("queue", {}).get("items", 0))
+
     def rss_mb(self) -> float:
         """Return its resident memory in MB."""
         return _status_kb(self.process.pid, "VmRSS") * 1024 / 1e6
