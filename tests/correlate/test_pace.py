@@ -52,6 +52,32 @@ def test_a_round_step_is_given_time_until_it_proved_ordinary():
     assert paced(480).limit(450, "") == 30  # multiples of 50 have passed often enough
 
 
+def test_a_rare_pause_that_falls_on_a_frequent_one():
+    """Silent checkpoints of a minute each 500 steps teach nothing of the first evaluation at step 5000, and do not make it forgotten."""
+    often = dict.fromkeys(range(500, 60_000, 500), (60.0, ""))
+    first = paced(4990, pauses=often)
+    assert first.limit(4500, "") == pytest.approx(2 * 62 + 10, abs=3)
+    assert first.limit(5000, "") >= 1500
+    later = paced(24_990, pauses=often | dict.fromkeys(range(5000, 60_000, 5000), (800.0, "")))
+    assert later.limit(25_000, "") >= 1600
+    assert later.limit(24_500, "") < 200
+
+
+def test_a_silent_pause_behind_a_told_one():
+    """A line tells of the short checkpoint; the evaluation after it, at each 5000th step, is known by its length too."""
+    told = dict.fromkeys(range(200, 60_000, 200), (8.0, "checkpoint")) | dict.fromkeys(range(5000, 60_000, 5000), (69.0, "checkpoint"))
+    assert paced(34_990, pauses=told).limit(35_000, "checkpoint") >= 138
+    assert paced(34_990, pauses=told).limit(34_800, "checkpoint") <= 60
+
+
+def test_the_step_before_a_round_one_is_an_ordinary_one():
+    """That step 14,999 passed says nothing of step 15,000."""
+    known = paced(41_000)
+    assert known.level(14_999) == 0
+    assert known.level(15_000)
+    assert known.passed[known.level(15_000)] == 3
+
+
 def test_lines_that_were_not_looked_at_are_no_pause():
     """A glance shows the last lines only: a jump over a hundred steps teaches the usual time, not a pause."""
     pace = paced(300)

@@ -24,6 +24,8 @@ _TIMES = 2.0  # the longest known pause
 _PAUSE_STEPS, _PAUSE_SECS = 3.0, 5.0  # steps, and seconds, by which a gap between two lines is longer than usual if it is a pause
 _RHYTHM_STEPS, _RHYTHM_SECS = 5.0, 15.0  # the same for a pause that may come back; shorter ones are slow steps
 _MOST = 16
+_KEPT = 4  # pauses at steps of one roundness; frequent ones must not make rare and long ones forgotten
+_DIGITS = 100  # a level is a round number times this, and the digits of the step
 _REMEMBERED = 128
 
 
@@ -35,6 +37,7 @@ class Pace:
     spacings: Recent = field(default_factory=lambda: Recent(_REMEMBERED))  # steps between them
     pauses: dict[str, deque[float]] = field(default_factory=lambda: defaultdict(lambda: deque(maxlen=_MOST)))  # by phase; "": untold
     passed: dict[int, int] = field(default_factory=dict)  # level of round steps -> how many had no pause
+    lengths: dict[int, deque[float]] = field(default_factory=lambda: defaultdict(lambda: deque(maxlen=_KEPT)))  # of pauses, by round number
     places: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST))  # steps after which untold pauses came
     lines: int = 0
     made: float = 0.0  # steps that were seen
@@ -80,6 +83,8 @@ class Pace:
         else:
             self.gaps.append(secs)
         level = self.level(before)
+        if level and pause:
+            self.lengths[level // _DIGITS].append(secs)
         if level and not phase:
             self.passed[level] = 0 if pause else self.passed.get(level, 0) + 1
         if pause and not phase and longer > max(_RHYTHM_STEPS * step_secs, _RHYTHM_SECS):
@@ -92,10 +97,10 @@ class Pace:
         """
         spacing = self.spacing
         fewest = 5 * spacing if spacing > 1 else 0
-        until = step + spacing  # a pause after a step that has no line comes before the next line, too
+        until = step + spacing - 1  # a pause after a step that has no line comes before the next line, too
         for level in _LEVELS:
             if level >= fewest and until // level > (step - 1) // level:
-                return level * 100 + len(f"{step:.0f}")
+                return level * _DIGITS + len(f"{step:.0f}")
         return 0
 
     def comes_back(self, step: float) -> bool:
@@ -127,12 +132,16 @@ class Pace:
 
     def _untold(self, step: float) -> float:
         known = self.pauses.get("") or ()
-        if known and self.comes_back(step):
-            return _TIMES * max(known) + 10.0
+        back = _TIMES * max(known) + 10.0 if known and self.comes_back(step) else 0.0
         level = self.level(step)
-        if not level or self.passed.get(level, 0) >= _PASSED:
-            return 0.0
-        return max(_UNTOLD_FIRST_SECS, _TIMES * max(known, default=0.0))
+        if not level:
+            return back
+        round_to = level // _DIGITS
+        alike = [secs for other, lengths in self.lengths.items() if round_to % other == 0 for secs in lengths]
+        back = _TIMES * max(alike) + 10.0 if alike else back
+        if round_to in self.lengths or self.passed.get(level, 0) >= _PASSED:
+            return back
+        return max(back, _UNTOLD_FIRST_SECS, _TIMES * max(known, default=0.0))
 
     def state(self) -> list[Any]:
         """Return everything as plain values."""
@@ -144,11 +153,14 @@ class Pace:
             list(self.places),
             self.lines,
             self.made,
+            [[round_to, list(secs)] for round_to, secs in self.lengths.items()],
         ]
 
     def load(self, state: Sequence[Any]) -> None:
         """Take up `state`."""
-        gaps, spacings, pauses, passed, places, self.lines, self.made = state
+        gaps, spacings, pauses, passed, places, self.lines, self.made, *later = state  # an earlier version saved no lengths
+        for round_to, secs in later[0] if later else ():
+            self.lengths[int(round_to)].extend(secs)
         self.places.extend(places)
         self.gaps.extend(gaps)
         self.spacings.extend(spacings)
