@@ -257,7 +257,7 @@ def _dropped(ask: Asked, one: Series) -> Trouble | None:
         return None
     usual, recent = values[:-WINDOW], values[-WINDOW:]
     base = median(usual)
-    bound = base - max((1 - _FALL) * abs(base), _RISE_DEVIATIONS * deviation(usual[-_FEWEST:]))
+    bound = base - max((1 - _FALL) * abs(base), _RISE_DEVIATIONS * deviation(usual))
     if base <= 0 or sorted(recent)[-WINDOW // 10 - 1] >= bound:
         return None
     step = one.points[-WINDOW][0]

@@ -158,7 +158,8 @@ class Watch:
         step, stamp, moved = before
         self._note_start(fresh)
         share = (voice.moved - moved) / len(fresh) if math.isfinite(moved) else -1.0
-        told = [(name, seen.series[name]) for name in _WATCHED if name in seen.series]
+        asked = [name for name in dict.fromkeys(one.name for one in self.asked) if name not in _ALWAYS_KEPT]
+        told = [(name, seen.series[name]) for name in (*_WATCHED, *asked) if name in seen.series]
         for index, number, at in fresh:
             if step is not None:
                 secs = at - stamp if at is not None and stamp is not None else share
@@ -172,8 +173,8 @@ class Watch:
             for name, values in told:
                 if (value := values[index]) is not None:
                     self._point(name, number, value)
-        for name in dict.fromkeys(one.name for one in self.asked):
-            if name not in _ALWAYS_KEPT and name in seen.values:
+        for name in asked:
+            if name not in seen.series and name in seen.values:
                 self._point(name, fresh[-1][1], seen.values[name])
         self._fresh = True
 

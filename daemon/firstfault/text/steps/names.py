@@ -41,7 +41,7 @@ NAMES: Mapping[str, tuple[tuple[str, ...], float]] = {
     "backward_time": (("bwd_time", "backward_time"), 1.0),
     "tokens_per_second": (
         (
-            "tokens_per_sec_per_gpu", "tokens_per_sec", "tokens_per_s", "tokens_per_second_per_gpu", "Tokens/s/device",
+            "tokens_per_sec_per_gpu", "tokens_per_sec", "tokens_per_s", "tokens_per_second", "tokens_per_second_per_gpu", "Tokens/s/device",
             "throughput/device/tokens_per_second", "throughput/device/TPS", "perf/throughput", "tok/s", "tps", "wps",
         ),
         1.0,
