@@ -7,10 +7,11 @@ The jobs are seen as a daemon sees them: summaries of a few streams a tick, of a
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
@@ -166,14 +167,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--month-log", type=Path, help="where each healthy job is noted as it ends; those that stand there are not run again"
     )
     parser.add_argument("--month-secs", type=float, help="begin no healthy job after so many seconds of computing")
+    parser.add_argument("--out", type=Path, help="where each outcome is noted as it comes; the table is of all that stand there")
     parser.add_argument("--verbose", action="store_true", help="print what went wrong in each job")
     options = parser.parse_args(arguments)
     rules, seeds = load(), list(settings.TUNING_SEEDS if options.tuning else settings.FINAL_SEEDS)
-    outcomes = []
+    outcomes = _noted(options.out)
+    known = {(one.fault, one.seed) for one in outcomes}
     for fault in options.fault or settings.FAULTS:
         for seed in seeds[options.skip : options.skip + options.jobs]:
+            if (fault, seed) in known:
+                continue
             told = play.make(seed, fault, options.ranks)
             outcomes.append(watch(told, rules))
+            if options.out is not None:
+                with options.out.open("a") as file:
+                    file.write(json.dumps(asdict(outcomes[-1])) + "\n")
             if options.verbose:
                 _complain(outcomes[-1], told)
     met = True
@@ -186,6 +194,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"\n{count} healthy jobs, {days:.0f} job-days: {sum(found.values())} false alarms {dict(found)}")
         met &= verdict(f"false alarms a day of {settings.JOBS} healthy jobs", sum(found.values()) / days * settings.JOBS, 1.0, "", True)
     return 0 if met else 1
+
+
+def _noted(out: Path | None) -> list[Outcome]:
+    """Return the outcomes of an earlier run that was not finished."""
+    lines = out.read_text().splitlines() if out is not None and out.exists() else []
+    return [Outcome(**{**one, "false": tuple(one["false"])}) for one in map(json.loads, lines)]
 
 
 def _judge(outcomes: Sequence[Outcome]) -> bool:
