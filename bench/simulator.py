@@ -61,7 +61,8 @@ def watch(told: play.Play, rules: RuleSet) -> Outcome:
     """Drive a correlator through one play."""
     correlator, truth = Correlator(rules), told.truth
     changes: list[Change] = []
-    turn, now = 0, max(play.START, truth.begins - BEFORE_STEPS * told.job.step_secs) if truth.ranks else play.START
+    before = [one.at for one in told.steps if one.at <= truth.begins][-BEFORE_STEPS:]
+    turn, now = 0, before[0] if truth.ranks and before else play.START
     nan_told = False
     while now < truth.ends + settings.TICK_SECS:
         now += settings.TICK_SECS
@@ -166,6 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--month-log", type=Path, help="where each healthy job is noted as it ends; those that stand there are not run again"
     )
+    parser.add_argument("--month-seed", type=int, help="another month than that of the settings: jobs that nobody looked at")
     parser.add_argument("--month-secs", type=float, help="begin no healthy job after so many seconds of computing")
     parser.add_argument("--out", type=Path, help="where each outcome is noted as it comes; the table is of all that stand there")
     parser.add_argument("--verbose", action="store_true", help="print what went wrong in each job")
@@ -189,7 +191,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(table(outcomes), flush=True)
         met = _judge(outcomes)
     if options.month_days:
-        seed = settings.TUNING_MONTH if options.tuning else settings.FINAL_MONTH
+        seed = options.month_seed or (settings.TUNING_MONTH if options.tuning else settings.FINAL_MONTH)
         found, days, count = month.run(seed, settings.JOBS, options.month_days, options.month_log, options.month_secs)
         print(f"\n{count} healthy jobs, {days:.0f} job-days: {sum(found.values())} false alarms {dict(found)}")
         met &= verdict(f"false alarms a day of {settings.JOBS} healthy jobs", sum(found.values()) / days * settings.JOBS, 1.0, "", True)

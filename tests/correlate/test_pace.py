@@ -78,6 +78,18 @@ def test_the_step_before_a_round_one_is_an_ordinary_one():
     assert known.passed[known.level(15_000)] == 3
 
 
+def test_round_steps_between_sparse_lines():
+    """With a line each 50 steps the first silent epoch may end at step 1200, once 100 and 200 have passed with fewer digits."""
+    assert paced(1200, 2.0, 50).limit(1200, "") >= 1500
+
+
+def test_pauses_of_uneven_length():
+    """The longest of the last sixteen counts: the tail of one pause is no stall because the last few were short."""
+    lengths = [60.0, 130.0, *[50.0] * 10]
+    known = paced(1200 * 13, pauses={1200 * (n + 1): (secs, "") for n, secs in enumerate(lengths)})
+    assert known.limit(1200 * 13, "") >= 2 * 130
+
+
 def test_lines_that_were_not_looked_at_are_no_pause():
     """A glance shows the last lines only: a jump over a hundred steps teaches the usual time, not a pause."""
     pace = paced(300)

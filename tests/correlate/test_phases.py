@@ -106,7 +106,12 @@ def test_at_the_start_compilers_have_ten_minutes(rules):
 
 
 @pytest.mark.parametrize(
-    "words", ["training finished", "{'train_runtime': 3600.1, 'train_samples_per_second': 71.1, 'train_loss': 1.72, 'epoch': 3.0}"]
+    "words",
+    [
+        "training finished",
+        "wandb: View run pretrain at: https://wandb.example/x",
+        "{'train_runtime': 3600.1, 'train_samples_per_second': 71.1, 'train_loss': 1.72, 'epoch': 3.0}",
+    ],
 )
 def test_after_the_end_silence_is_right(rules, words):
     """A job that said that it is done never stalls."""

@@ -24,7 +24,7 @@ _TIMES = 2.0  # the longest known pause
 _PAUSE_STEPS, _PAUSE_SECS = 3.0, 5.0  # steps, and seconds, by which a gap between two lines is longer than usual if it is a pause
 _RHYTHM_STEPS, _RHYTHM_SECS = 5.0, 15.0  # the same for a pause that may come back; shorter ones are slow steps
 _MOST = 16
-_KEPT = 4  # pauses at steps of one roundness; frequent ones must not make rare and long ones forgotten
+_KEPT = 16  # pauses at steps of one roundness; frequent ones must not make rare and long ones forgotten
 _DIGITS = 100  # a level is a round number times this, and the digits of the step
 _REMEMBERED = 128
 
@@ -96,7 +96,7 @@ class Pace:
         0 for any other step.
         """
         spacing = self.spacing
-        fewest = 5 * spacing if spacing > 1 else 0
+        fewest = 2 * spacing if spacing > 1 else 0
         until = step + spacing - 1  # a pause after a step that has no line comes before the next line, too
         for level in _LEVELS:
             if level >= fewest and until // level > (step - 1) // level:
