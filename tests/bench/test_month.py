@@ -10,7 +10,6 @@ import pytest
 
 from bench.vitals import jobs, month
 
-
 LIKE = {"loss": 0.1, "memory": 0.05, "grad_norm": 0.4, "loss_scale": 1.0}  # how alike the middles of two draws are
 
 
