@@ -158,7 +158,9 @@ def _watch(one: Daemon, case: Case, size: int, begin: float, last: float, cpu: f
     time.sleep(2.0)  # a revision would come with the next looks
     answer = next(iter(one.incidents()), {})
     named = named if answer and is_right(answer, case) else None
-    return Outcome(named, settled, last - begin, matched or math.inf, answer.get("revision", 0), answer, one.cpu_secs() - cpu, one.peak_mb())
+    return Outcome(
+        named, settled, last - begin, matched or math.inf, answer.get("revision", 0), answer, one.cpu_secs() - cpu, one.peak_mb()
+    )
 
 
 def is_right(answer: dict[str, Any], case: Case) -> bool:
