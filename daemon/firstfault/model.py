@@ -300,6 +300,8 @@ class Recurrence:
     declared_by: str = ""
     note: str = ""  # of whoever declared it
     clean: str = ""  # how long it had stayed away since, in words
+    beside: str = ""  # another failure whose declared fix asks to look again at this one
+    beside_at: float | None = None  # when that fix was declared
 
 
 @dataclass(frozen=True, slots=True)

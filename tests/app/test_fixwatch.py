@@ -157,6 +157,24 @@ def test_other_failures_are_no_recurrence(other: Any) -> None:
     assert Rig().watch.back(other, NOW) is None
 
 
+def test_after_a_fix_its_siblings_are_looked_at_again() -> None:
+    """A failure that the fixed one's entry names is told as what it may have covered; others, and earlier ones, are not."""
+    rig = Rig(fix("fsdp-flat-param"))
+    sibling = failed(fingerprint="fsdp-mixed-precision")
+    assert sibling.fingerprint in shipped().entries["fsdp-flat-param"].recheck
+    found = rig.watch.beside(sibling)
+    assert found is not None
+    assert found.fingerprint == "fsdp-flat-param"
+    assert rig.watch.beside(failed(-5, fingerprint="fsdp-mixed-precision")) is None
+    assert rig.watch.beside(failed()) is None
+    assert rig.watch.back(sibling, NOW) is None
+    told = history(replace(sibling, recurrence=recurrence(sibling, [], {}, {}, None, found)))
+    assert told == (
+        "The fix of fsdp-flat-param was declared on 2027-01-15 08:00 UTC; "
+        "its entry asks to look again at this failure, which it may have covered."
+    )
+
+
 def test_a_withdrawn_fix_is_watched_no_more_and_a_new_one_begins_at_zero() -> None:
     """Declared again, the count and the state are new."""
     rig = Rig()

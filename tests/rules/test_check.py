@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import pytest
 
+from firstfault.cli import rules
 from firstfault.rules.check import Report, check
 from firstfault.rules.healthy import healthy_lines
 from tests.rules.make import entry, symptom, write
@@ -218,3 +220,97 @@ def test_the_healthy_day_has_all_kinds_of_lines() -> None:
     ):
         assert part in text
     assert "{" + "step" not in text
+
+
+# everything that a check promises, through the command --------------------------------------------------------------------------
+
+STEP = {"do": "Switch it on.", "command": "export NCCL_DEBUG=INFO"}
+SENTENCE = "Please contact the team that owns it."
+
+
+def fixed_by(**parts: str) -> dict:
+    """Return a fix of one step that names an option."""
+    return {"summary": "x", "steps": [{**STEP, **parts}]}
+
+
+BROKEN = {
+    "a missing field": ([entry(does_not_establish=None)], "does_not_establish is missing; give it: What a match does not prove."),
+    "no near misses": ([entry(no_match=[])], "0 near misses under no_match; at least 2 prove an entry"),
+    "one example": ([entry(match=entry()["match"][:1])], "1 texts under match; at least 2 prove an entry"),
+    "an example that does not match": (
+        [entry(match=[*entry()["match"], {"line": "widget seven jammed", "symptom": "jam"}])],
+        "example does not match symptom 'jam': 'widget seven jammed'",
+    ),
+    "a near miss that matches": (
+        [entry(no_match=[*entry()["no_match"], {"line": "widget 8 jammed", "why": "x"}])],
+        "near miss matches symptom 'jam': 'widget 8 jammed'",
+    ),
+    "a capture nobody asserts": (
+        [entry(match=[{"line": "widget 7 jammed", "symptom": "jam"}] * 2)],
+        "capture 'unit' is asserted in no example",
+    ),
+    "a wrong capture": (
+        [entry(match=[{"line": "widget 7 jammed", "symptom": "jam", "captures": {"unit": 8}}, entry()["match"][1]])],
+        "capture 'unit' gives 7, not 8",
+    ),
+    "two entries for one line": (
+        [entry(), entry(fingerprint="widget-dust", title="Widget dusty")],
+        "'widget-dust' matches this example too (symptom 'jam'): 'widget 7 jammed'; tell them apart, or say under overlaps why it is right",
+    ),
+    "an everyday line": (
+        [
+            entry(
+                symptoms=[symptom(any=[r"lm loss: (?P<unit>\d)"])],
+                match=[{"line": "lm loss: 7", "symptom": "jam", "captures": {"unit": 7}}] * 2,
+                no_match=[{"line": "fine", "why": "x"}] * 2,
+            )
+        ],
+        "symptom 'jam' sees a failure in a healthy line: ",
+    ),
+    "a trigger too short to scan for": (
+        [entry(symptoms=[symptom(any=[r"jam \d+"], captures=None)])],
+        "has no run of 6 literal bytes (longest: 'jam '), so that it cannot be scanned for",
+    ),
+    "no RE2": ([entry(symptoms=[symptom(any=[r"(?=x)widget (?P<unit>\d+)"])])], "not RE2: "),
+    "an unknown related id": ([entry(related=["widget-jan"])], "related entry 'widget-jan' does not exist"),
+    "a dead link by shape": ([entry(references=["https://docs example.org/widget"])], "is not an https address without blanks"),
+    "a sentence said four times": (
+        [
+            entry(
+                fingerprint=f"jam-{number}",
+                title=f"Jam {number}",
+                scale=SENTENCE,
+                symptoms=[symptom(any=[rf"widget kind{number} (?P<unit>\d+) jammed"])],
+                match=[{"line": f"widget kind{number} 7 jammed", "symptom": "jam", "captures": {"unit": 7}}] * 2,
+                no_match=[{"line": "fine", "why": "x"}] * 2,
+            )
+            for number in range(4)
+        ],
+        "sentence in 4 entries (jam-0, jam-1, jam-2, jam-3): 'please contact the team that owns it'",
+    ),
+    "an option without its package": ([entry(fix=fixed_by())], "fix step 1 uses NCCL_DEBUG without needs: name the package and version"),
+    "an option without its version": ([entry(fix=fixed_by(needs="nccl", where="env"))], "is not a package with a version"),
+    "an option without its file": (
+        [entry(fix=fixed_by(needs="nccl>=2.3", checked="nccl 2.18"))],
+        "without where: the file or page",
+    ),
+    "an option nobody looked up": ([entry(fix=fixed_by(needs="nccl>=2.3", where="env"))], "names nccl>=2.3 without checked: the versions"),
+    "nobody who writes it": ([entry(written_by=[])], "written_by is missing; say who writes its lines: exception, "),
+    "a style without an example": ([entry(written_by=["nccl"])], "no text under match is written as 'nccl', in which NCCL or RCCL is met"),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_the_command_refuses(what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each kind of broken entry ends the command with 2, and with a sentence that has the file and says what to do."""
+    monkeypatch.setattr(rules, "folders", list)  # without the shipped entries, which take seconds
+    monkeypatch.setattr("firstfault.rules.check.healthy_lines", lambda: healthy_lines(3000))
+    made, said = BROKEN[what]
+    folder = write(tmp_path, *made)
+    parser = argparse.ArgumentParser()
+    rules.add_arguments(parser)
+    args = parser.parse_args(["check", "--rules", str(folder)])
+    assert rules.run(args) == 2
+    told = [line for line in capsys.readouterr().out.splitlines() if said in line]
+    assert told, what
+    assert f"host-system/{made[0]['fingerprint']}.yaml" in " ".join(told)

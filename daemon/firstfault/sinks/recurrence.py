@@ -18,7 +18,7 @@ def history(incident: Incident) -> str:
     one = incident.recurrence
     if one is None:
         return ""
-    return " ".join(part for part in (_declared(one), _seen(one), _common(one), _differs(one)) if part)
+    return " ".join(part for part in (_declared(one), _beside(one), _seen(one), _common(one), _differs(one)) if part)
 
 
 def _declared(one: Recurrence) -> str:
@@ -28,6 +28,13 @@ def _declared(one: Recurrence) -> str:
     note = f" ({flat(one.note)})" if one.note else ""
     away = f"stayed away for {one.clean}" if one.clean else "was back before the job got anywhere"
     return f"Its fix was declared on {_when(one.declared_at)}{who}{note}; it {away} and has recurred."
+
+
+def _beside(one: Recurrence) -> str:
+    if not one.beside:
+        return ""
+    day = _when(one.beside_at)
+    return f"The fix of {flat(one.beside)} was declared on {day}; its entry asks to look again at this failure, which it may have covered."
 
 
 def _seen(one: Recurrence) -> str:
@@ -66,5 +73,7 @@ def recurrence_json(incident: Incident) -> dict[str, Any] | None:
         "fix_declared_by": one.declared_by,
         "note": one.note,
         "clean_for": one.clean,
+        "after_fix_of": one.beside,
+        "after_fix_declared_at": iso(one.beside_at),
         "summary": history(incident),
     }

@@ -163,6 +163,12 @@ class FixWatch:
         older = [one.fix for one in found if at is None or at > one.fix.declared]
         return max(older, key=lambda fix: fix.declared, default=None)
 
+    def beside(self, incident: Incident) -> Fix | None:
+        """Return the newest fix of another failure whose entry asks to look again at this one: siblings are compounded."""
+        at = _happened(incident)
+        found = (one.fix for one in self._whose(incident.key.name) if one.entry and incident.fingerprint in one.entry.recheck)
+        return max((fix for fix in found if at is None or at > fix.declared), key=lambda fix: fix.declared, default=None)
+
     def back(self, incident: Incident, now: float) -> tuple[Fix, str] | None:
         """Note that a settled incident is the failure that was declared fixed; return the declaration and how long it had stayed away."""
         fix = self.fix_of(incident)

@@ -62,7 +62,8 @@ class Memory:
         earlier = self._earlier(one, family)
         then = self._made_of(earlier[0].incident.id) if earlier else {}
         declared = self._watch.back(one, change.at)
-        return replace(change, incident=replace(one, recurrence=recurrence(one, earlier, made_of, then, declared))), made_of
+        known = recurrence(one, earlier, made_of, then, declared, self._watch.beside(one))
+        return replace(change, incident=replace(one, recurrence=known)), made_of
 
     def _attempt(self, one: Incident) -> Attempt | None:
         found = attempt_of(one, self._attempts(*one.key.name))

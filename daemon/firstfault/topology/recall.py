@@ -30,9 +30,13 @@ def recurrence(
     now_made_of: Mapping[str, Any],
     then_made_of: Mapping[str, Any],
     declared: tuple[Fix, str] | None,
+    beside: Fix | None = None,
 ) -> Recurrence | None:
-    """Say what is known; None where the failure was not seen before and no fix was declared. `earlier` are the newest first."""
-    if not earlier and declared is None:
+    """Say what is known; None where the failure was not seen before and no fix was declared. `earlier` are the newest first.
+
+    `beside` is the fix of another failure after which this one is to be looked at again.
+    """
+    if not earlier and declared is None and beside is None:
         return None
     times = [at for at in (_at(one.incident) for one in earlier) if at is not None]
     fix, clean = declared if declared else (None, "")
@@ -46,6 +50,8 @@ def recurrence(
         declared_by=fix.who if fix else "",
         note=fix.note if fix else "",
         clean=clean,
+        beside=beside.fingerprint if beside else "",
+        beside_at=beside.declared if beside else None,
     )
 
 
