@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from firstfault.detect import flight
-from firstfault.detect.detector import Detector, make_scanner
+from firstfault.detect.detector import Detector, Discreet, make_scanner
 from firstfault.detect.flight_pickle import Limits as DumpLimits
 from firstfault.detect.scanner import AnyScanner
 from firstfault.errors import InputError
@@ -18,6 +19,7 @@ from firstfault.rules.catalogue import RuleSet
 from firstfault.text import pods
 
 _SPARE = 16  # streams of healthy jobs that are summarised at once
+ReadAgain = Callable[[str, int, int], bytes | None]  # the bytes of a stream from one offset to another; None: they are gone
 _NOTHING: Mapping[str, float] = {}
 
 
@@ -46,6 +48,7 @@ class Matching:
         self._ended = Inputs()  # of streams that are closed and let go
         self._jobs: set[JobName] = set()  # of all that was observed
         self._dumps: list[tuple[Stream, list[Fact]]] = []  # until it is known which job they are of
+        self.discreet: Callable[[Stream], Discreet] | None = None  # how the state of a stream is kept free of credentials; None: as it is
         self.share: Callable[[Findings, str], Findings] = _unshared  # gives what a machine's kernel says to the jobs on that machine
 
     def feed(self, batch: Batch) -> Findings:
@@ -128,17 +131,21 @@ class Matching:
     def snapshot(self) -> dict[str, Any]:
         """Return the state needed to go on after a restart, as plain values."""
         return {
-            "detectors": {stream_id: detector.snapshot() for stream_id, detector in self._detectors.items()},
+            "detectors": {
+                stream_id: detector.snapshot(self.discreet(detector.stream) if self.discreet else None)
+                for stream_id, detector in self._detectors.items()
+            },
             "ended": [self._ended.streams, self._ended.lines, self._ended.bytes],
             "told": {stream_id: sorted(map(list, names)) for stream_id, names in self._told.items()},
             "moved": list(self._moved),
         }
 
-    def restore(self, saved: Mapping[str, Any], streams: Iterable[Stream]) -> None:
-        """Take a snapshot back; `streams` are those that go on being read."""
+    def restore(self, saved: Mapping[str, Any], streams: Iterable[Stream], read_again: ReadAgain | None = None) -> None:
+        """Take a snapshot back; `streams` are those that go on being read, `read_again` gives their bytes where the snapshot has none."""
         for stream in streams:
             if stream.id in saved["detectors"]:
-                self._detector(stream).restore(saved["detectors"][stream.id])
+                again = functools.partial(read_again, stream.id) if read_again is not None else None
+                self._detector(stream).restore(saved["detectors"][stream.id], again)
         self._moved.update(dict.fromkeys(one for one in saved.get("moved", self._detectors) if one in self._detectors))
         self._ended = Inputs(*saved["ended"])
         told = saved.get("told", {})

@@ -32,6 +32,7 @@ class Pipeline(Reads):
         self.correlator = Correlator(rules, self.settings.limits)
         self._unattributed: set[str] = set()
         self._now: float | None = None  # the latest moment anybody told; None for saved logs
+        self.covered: Callable[[Findings], Findings] = _as_found  # takes credentials out of what our own matcher finds
         self.heard: Callable[[Sequence[Observation]], None] = _nobody  # told of all that was observed, before it is judged
 
     def feed(self, batch: Batch) -> list[Change]:
@@ -95,14 +96,15 @@ class Pipeline(Reads):
             "unattributed": sorted(self._unattributed),
         }
 
-    def restore(self, saved: Mapping[str, Any], streams: Iterable[Stream]) -> None:
-        """Take a snapshot back; `streams` are those that go on being read."""
+    def restore(self, saved: Mapping[str, Any], streams: Iterable[Stream], read_again: matching.ReadAgain | None = None) -> None:
+        """Take a snapshot back; `streams` are those that go on being read, `read_again` gives their bytes where the snapshot has none."""
         self.correlator.restore(saved["correlator"])
-        self.matching.restore(saved, streams)
+        self.matching.restore(saved, streams, read_again)
         self._unattributed = set(saved["unattributed"])
 
     def _take(self, found: Findings, now: float | None) -> list[Change]:
         """Take what our own matcher found, which comes in order and once."""
+        found = self.covered(found)
         changes = self._observe(found.observations, now)
         if found.words:
             self.heard(found.words)
@@ -122,6 +124,11 @@ class Pipeline(Reads):
             if isinstance(one, Event) and not matching.attributed(one):
                 self._unattributed.add(one.id)
         self._now = now if now is not None else self._now
+
+
+def _as_found(found: Findings) -> Findings:
+    """Leave findings as they are."""
+    return found
 
 
 def _nobody(observations: Sequence[Observation]) -> None:

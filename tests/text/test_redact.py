@@ -101,3 +101,15 @@ def test_hostile_texts_take_no_time():
     for text in ("password=" * 9000, "a_" * 40000 + "password=x1", "eyJ" * 20000, "aws" * 20000, "://" * 20000, "https://" + "a" * 90000):
         redact(text)
     assert time.perf_counter() - begun < 2.0
+
+
+@pytest.mark.parametrize(
+    "text", [text for text, secret in SECRETS if secret.startswith(("ghp_", "github_pat_", "glpat-", "nvapi-", "AKIA"))]
+)
+def test_a_secret_that_is_cut_off_at_the_end_of_a_line_is_covered(text: str) -> None:
+    """A line may be read while it is written; half of a token is half of a secret."""
+    secret = next(secret for other, secret in SECRETS if other == text)
+    half = text[: text.index(secret) + 3 * len(secret) // 4]
+    shown, count = redact(half)
+    assert count == 1
+    assert secret[: len(secret) // 2] not in shown

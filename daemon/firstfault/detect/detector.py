@@ -67,6 +67,15 @@ def make_scanner(rules: RuleSet, cache: Path | None = None) -> AnyScanner:
     return open_scanner(plan_of(rules).patterns, cache if cache is not None else disk.default_folder(os.environ))
 
 
+@dataclass(frozen=True, slots=True)
+class Discreet:
+    """How a snapshot is kept free of what a log must not have held."""
+
+    covered: Callable[[Any, bool], Any]  # covers the text of a noun; all text in it, where told so
+    masked: Callable[[bytes], bytes]  # covers bytes and keeps their length
+    readable: bool  # the stream's bytes can be read again
+
+
 class Detector:
     """The reader of one stream. Any cutting of the stream into batches gives the same observations."""
 
@@ -180,19 +189,26 @@ class Detector:
         if self._reader is not None:
             self._reader.use(plan_of(rules), scanner)
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return the state as JSON values; a detector that takes it up goes on as this one would."""
+    def snapshot(self, discreet: Discreet | None = None) -> dict[str, Any]:
+        """Return the state as JSON values; a detector that takes it up goes on as this one would.
+
+        With `discreet` it holds no credential that the stream held: none of its bytes where they can be read again, and covered text else.
+        """
         past = [self._past.lines, self._past.gaps, self._past.dropped, self._past.cut_bytes, self._past.unreadable]
         return {
             "version": _VERSION,
             "bytes": self._bytes,
             "past": past,
-            "shown": [plain.dump(one) for one in self._shown.values()],
-            "reader": None if self._reader is None else _packed(self._reader.state()),
+            "shown": [plain.dump(discreet.covered(one, False) if discreet else one) for one in self._shown.values()],
+            "reader": None if self._reader is None else _packed(self._reader.state(), discreet, self._reader.kept.end),
         }
 
-    def restore(self, saved: Mapping[str, Any]) -> None:
-        """Take up a snapshot; ValueError if it is of another version."""
+    def restore(self, saved: Mapping[str, Any], read_again: Callable[[int, int], bytes | None] | None = None) -> None:
+        """Take up a snapshot; ValueError if it is of another version.
+
+        `read_again` gives the stream's bytes from one offset to another, for a snapshot without them; where they are gone, what follows is
+        read like the part of a stream behind a gap.
+        """
         if saved.get("version") != _VERSION:
             raise ValueError(f"a detector's snapshot of version {saved.get('version')!r} cannot be read; this is version {_VERSION}")
         self._bytes = saved["bytes"]
@@ -201,8 +217,12 @@ class Detector:
         self._shown = {one.id: one for one in map(plain.load, saved["shown"])}
         self._reader = None
         if saved["reader"] is not None:
+            state = _unpacked(saved["reader"], read_again)
+            if state is None:
+                self._past = Counters(lines + saved["reader"]["number"] - 1, 0, gaps + 1, dropped, cut, unreadable)
+                return
             self._reader = self._new(0)
-            self._reader.load(_unpacked(saved["reader"]))
+            self._reader.load(state)
 
     def _new(self, offset: int) -> StreamReader:
         reader = StreamReader(self.stream, plan_of(self.rules), self.scanner, self.settings.look_back_bytes, offset)
@@ -244,14 +264,31 @@ class Detector:
         return [one for one in found if self._shown.pop(one.id, None) != one]
 
 
-def _packed(state: dict[str, Any]) -> dict[str, Any]:
-    packed = {**state, "kept": _text(state["kept"]), "head": _text(state["head"])}
-    packed["engine"] = plain.dump(state["engine"])
-    return packed
+def _packed(state: dict[str, Any], discreet: Discreet | None, end: int) -> dict[str, Any]:
+    engine = state["engine"] if discreet is None else _covered(state["engine"], discreet)
+    kept, head = state["kept"], state["head"]
+    if discreet is not None:
+        head = discreet.masked(head)
+        kept = None if discreet.readable else discreet.masked(kept)
+    return {**state, "kept": None if kept is None else _text(kept), "end": end, "head": _text(head), "engine": plain.dump(engine)}
 
 
-def _unpacked(saved: Mapping[str, Any]) -> dict[str, Any]:
-    return {**saved, "kept": _bytes(saved["kept"]), "head": _bytes(saved["head"]), "engine": plain.load(saved["engine"])}
+def _covered(engine: dict[str, Any], discreet: Discreet) -> dict[str, Any]:
+    folds = [(discreet.covered(key, True), seen, discreet.covered(event, False), *rest) for key, seen, event, *rest in engine["folds"]]
+    seen, dropped = engine["repeats"]
+    return {**engine, "folds": folds, "repeats": [[(discreet.covered(key, True), count) for key, count in seen], dropped]}
+
+
+def _unpacked(saved: Mapping[str, Any], read_again: Callable[[int, int], bytes | None] | None) -> dict[str, Any] | None:
+    if saved["kept"] is not None:
+        kept: bytes | None = _bytes(saved["kept"])
+    elif saved["end"] == saved["start"]:
+        kept = b""
+    else:
+        kept = read_again(saved["start"], saved["end"]) if read_again is not None else None
+    if kept is None:
+        return None
+    return {**saved, "kept": kept, "head": _bytes(saved["head"]), "engine": plain.load(saved["engine"])}
 
 
 def _text(data: bytes) -> str:

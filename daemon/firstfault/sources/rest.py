@@ -137,6 +137,35 @@ def _skip(reader: ChunkReader, position: Position) -> bool:
     return digest(head) == position.prefix_hash and digest(before) == position.tail_hash
 
 
+def read_again(position: Position, low: int, high: int) -> bytes | None:
+    """Return bytes that were read before, from wherever their log is now: in place, renamed, copied or compressed; None: it is gone."""
+    among = siblings(position.path)
+    moved = same_inode(position, among) if not _holds(position, position.path) else None
+    found = moved or (same_content(position, among, set()) if not _holds(position, position.path) else None)
+    path = position.path if found is None else found.path
+    if found is None and not _holds(position, path):
+        return None
+    data = bytearray()
+    try:
+        for part in packed_rest(path, low, high - low) if is_packed(path) else _plain_rest(path, low, high - low):
+            data += part
+            if len(data) >= high - low:
+                break
+    except (DamagedError, OSError):
+        return None
+    return bytes(data[: high - low]) if len(data) >= high - low else None
+
+
+def _holds(position: Position, path: str) -> bool:
+    return (_packed_holds if is_packed(path) else _plain_holds)(position, path)
+
+
+def _plain_rest(path: str, offset: int, size: int) -> Iterator[bytes]:
+    with open(path, "rb") as file:
+        file.seek(offset)
+        yield file.read(size)
+
+
 def packed_rest(path: str, offset: int, size: int) -> Iterator[bytes]:
     """Yield the plain bytes behind `offset` in turns of `size`; raise `DamagedError` or `OSError` where it ends early."""
     with open(path, "rb") as raw:

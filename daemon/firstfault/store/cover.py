@@ -49,14 +49,15 @@ def covered_noun(noun: T, cover: Cover, free: bool = False) -> T:
     made: Any = noun
     if kind is str:
         return cover(made) if free else made
-    if kind is tuple:
+    if kind is tuple or kind is list:
         items = [covered_noun(item, cover, free) for item in made]
         if items and type(made[0]) is Line:
             for index in _inside_keys([(one.source, one.text) for one in made]):
                 items[index] = dataclasses.replace(made[index], text=redact.cover("private-key", made[index].text))
-        return noun if all(map(operator.is_, items, made)) else tuple(items)  # type: ignore[return-value]
+        return noun if all(map(operator.is_, items, made)) else kind(items)
     if isinstance(made, Mapping):
-        return {key: covered_noun(value, cover, free or key in TEXT_KEYS or key in FREE_KEYS) for key, value in made.items()}  # type: ignore[return-value]
+        values = {key: covered_noun(value, cover, free or key in TEXT_KEYS or key in FREE_KEYS) for key, value in made.items()}
+        return noun if all(value is made[key] for key, value in values.items()) else values  # type: ignore[return-value]
     changes = {}
     for name in _fields(kind):
         one = getattr(made, name)

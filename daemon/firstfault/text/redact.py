@@ -61,6 +61,13 @@ _ASSIGNED = re.compile(
 )
 _ASSIGNED_WORDS = ("pass", "pwd", "secret", "key", "token", "credential", "bearer", "PASS", "PWD", "SECRET", "KEY", "TOKEN", "Pass", "Key")
 _ASSIGNED_WORDS += ("Secret", "Token", "CREDENTIAL", "Bearer", "BEARER")
+# A line that is read while it is written may end within a secret: what begins like one and is cut off.
+_CUT = re.compile(
+    r"(?:^|[^\w-])(?P<s>(?:gh[pousr]_|github_pat_|glpat-|xox[abeoprs]-|nvapi-|npm_|pypi-|ya29\.|AIza|AKIA|ASIA|eyJ|[rs]k_live_)[\w.-]{4,4000}"
+    r"|(?:hf|api_org)_(?=[A-Za-z]{0,20}[A-Z0-9])[A-Za-z0-9]{6,60}|sk-(?=[\w-]{0,24}\d)[\w-]{8,250})\Z"
+    r"|[Ww](?:and|&|AND)[Bb].{0,60}?\b(?P<w>[0-9a-f]{8,39})\Z"
+)
+_MOST_CUT = 4096  # characters of the end of a text that are looked at for it
 _COMPILED = tuple((kind, hint, re.compile(pattern)) for kind, hint, pattern in PATTERNS)
 COVERED = "[redacted"  # how everything that stands for a secret begins
 
@@ -117,6 +124,10 @@ def redact(text: str) -> tuple[str, int]:
     if any(word in text for word in _ASSIGNED_WORDS):
         text, more = _redact_assigned(text)
         total += more
+    found = _CUT.search(text, max(0, len(text) - _MOST_CUT)) if len(text) > 8 and " " not in text[-8:] else None
+    if found is not None:
+        name = "s" if found["s"] is not None else "w"
+        return text[: found.start(name)] + cover("cut-off", found[name]), total + 1
     return text, total
 
 

@@ -164,7 +164,7 @@ class Daemon:
             await server.stop()
 
     async def _restore(self) -> None:
-        restored: Restored = await asyncio.to_thread(restore, self._store, self._rules, self.config, self._clock.now())
+        restored: Restored = await asyncio.to_thread(restore, self._store, self._rules, self.config, self._clock.now(), self._border.cover)
         self._notices()
         self._positions = restored.positions
         self._handover = Handover(self.config.limits.queue_bytes)

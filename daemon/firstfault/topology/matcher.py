@@ -7,7 +7,7 @@ from typing import Any
 
 from firstfault.config import Config
 from firstfault.correlate.evidence import is_evidence
-from firstfault.matching import Matching, Reads, Settings
+from firstfault.matching import Matching, ReadAgain, Reads, Settings
 from firstfault.model import Attempt, Batch, Change, Event, Findings, JobName, Observation, Stream
 from firstfault.rules.catalogue import RuleSet
 from firstfault.telemetry.jobs import Pulse
@@ -90,9 +90,9 @@ class Matcher(Reads):
         """Return the state needed to go on after a restart, as plain values."""
         return {"version": 1, **self.matching.snapshot()}
 
-    def restore(self, saved: Mapping[str, Any], streams: Iterable[Stream]) -> None:
-        """Take a snapshot back; `streams` are those that go on being read."""
-        self.matching.restore(saved, streams)
+    def restore(self, saved: Mapping[str, Any], streams: Iterable[Stream], read_again: ReadAgain | None = None) -> None:
+        """Take a snapshot back; `streams` are those that go on being read, `read_again` gives their bytes where the snapshot has none."""
+        self.matching.restore(saved, streams, read_again)
 
     def _take(self, found: Findings) -> list[Change]:
         if found:
