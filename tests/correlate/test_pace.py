@@ -78,6 +78,13 @@ def test_the_step_before_a_round_one_is_an_ordinary_one():
     assert known.passed[known.level(15_000)] == 3
 
 
+def test_one_known_pause_says_little_of_the_next():
+    """The second silent epoch end may take four times the first, the fourth only twice the longest."""
+    ends = dict.fromkeys(range(1200, 12_000, 1200), (44.0, ""))
+    assert paced(2400, pauses=ends).limit(2400, "") >= 4 * 46
+    assert paced(4800, pauses=ends).limit(4800, "") <= 2 * 46 + 10
+
+
 def test_round_steps_between_sparse_lines():
     """With a line each 50 steps the first silent epoch may end at step 1200, once 100 and 200 have passed with fewer digits."""
     assert paced(1200, 2.0, 50).limit(1200, "") >= 1500

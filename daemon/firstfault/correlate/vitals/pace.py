@@ -21,6 +21,7 @@ _UNTOLD_FIRST_SECS = 1500.0  # at a step at which jobs like to save or evaluate
 _LEVELS = (20_000, 10_000, 5000, 2500, 2000, 1000, 500, 250, 200, 100, 50)  # such steps, the rarest first
 _PASSED = 3  # times that such a step passed without a pause, after which one there is a stall
 _TIMES = 2.0  # the longest known pause
+_TIMES_OF_FEW = {1: 4.0, 2: 3.0}  # by how many are known
 _PAUSE_STEPS, _PAUSE_SECS = 3.0, 5.0  # steps, and seconds, by which a gap between two lines is longer than usual if it is a pause
 _RHYTHM_STEPS, _RHYTHM_SECS = 5.0, 15.0  # the same for a pause that may come back; shorter ones are slow steps
 _MOST = 16
@@ -132,13 +133,13 @@ class Pace:
 
     def _untold(self, step: float) -> float:
         known = self.pauses.get("") or ()
-        back = _TIMES * max(known) + 10.0 if known and self.comes_back(step) else 0.0
+        back = _may_take(known) if known and self.comes_back(step) else 0.0
         level = self.level(step)
         if not level:
             return back
         round_to = level // _DIGITS
         alike = [secs for other, lengths in self.lengths.items() if round_to % other == 0 for secs in lengths]
-        back = _TIMES * max(alike) + 10.0 if alike else back
+        back = _may_take(alike) if alike else back
         if round_to in self.lengths or self.passed.get(level, 0) >= _PASSED:
             return back
         return max(back, _UNTOLD_FIRST_SECS, _TIMES * max(known, default=0.0))
@@ -167,6 +168,11 @@ class Pace:
         for name, lengths in pauses:
             self.pauses[name].extend(lengths)
         self.passed.update({int(level): count for level, count in passed})
+
+
+def _may_take(known: Sequence[float]) -> float:
+    """Return how long a pause may take of which some lengths are known: of one or two nobody knows how much they vary."""
+    return _TIMES_OF_FEW.get(len(known), _TIMES) * max(known) + 10.0
 
 
 def _near(rest: float, rhythm: float, tolerance: float) -> bool:
