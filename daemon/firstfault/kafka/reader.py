@@ -52,7 +52,6 @@ class ReaderOptions:
     max_record_bytes: int = 1 << 20
     max_streams: int = 20_000  # of one partition
     progress_secs: float = 5.0
-    spare: int = 32  # lanes of healthy jobs that are summed up at one go
     otlp: bool = False  # whether protobuf can be read
 
 
@@ -383,21 +382,22 @@ class PartitionReader:
                     found.append(one)
         return found
 
-    def summaries(self, now: float) -> list[Findings]:
-        """Say what speakers were last seen doing: of jobs with faults as often as allowed, of others a few at a time."""
-        options, spare = self._options, self._options.spare
+    def summaries(self, now: float, spare: int = 1_000) -> list[Findings]:
+        """Say what speakers were last seen doing: of jobs with faults as often as allowed, of others about `spare` at a time."""
+        options = self._options
         self._attention = {job: at for job, at in self._attention.items() if now - at < _LATEST_SECS}
         words, found = [], []
         for lane in sorted(self._lanes.values(), key=_oldest):
             if not (lane.moved or lane.texts) or now - lane.summed_at < options.progress_secs:
                 continue
             job = lane.job
-            if job is None or (job.namespace, job.job) not in self._attention:
-                if spare <= 0:
-                    continue
-                spare -= 1
+            healthy = job is None or (job.namespace, job.job) not in self._attention
+            if healthy and spare <= 0:
+                continue
             self._read(lane, found)
-            words += lane.progress()
+            said = lane.progress()
+            words += said
+            spare -= len(said) + 1 if healthy else 0
             lane.summed_at = now
         return [*found, Findings(words=tuple(words))] if words else found
 

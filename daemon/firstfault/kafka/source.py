@@ -38,6 +38,7 @@ FIRST_WAIT_SECS, MAX_WAIT_SECS = 1.0, 30.0
 POLL_MS = 200
 _GC_ALLOCATIONS = 50_000  # between two looks of the garbage collector: a batch of records is that many objects, none of them garbage
 SUMMARY_SECS, LAG_SECS, REFRESH_SECS, LET_GO_SECS = 1.0, 2.0, 30.0, 60.0
+SPARE_SPEAKERS = 1_000  # of healthy jobs that are summed up at one go: some twentieth of the time
 COST_SHARE = 20  # a checkpoint that took t seconds is not repeated for 20 t
 _SOON_SECS, _SAFE_SECS = 5.0, 30.0  # until what was found must be safe: before that is complained of, and the last checkpoint's patience
 _ASK_SECS = 0.2  # between two questions whether it is safe now
@@ -337,7 +338,8 @@ class Session(ConsumerRebalanceListener):  # type: ignore[misc]
             await self._each(lambda reader: reader.quiet(self._clock.now(), self._options.quiet_secs))
         if now >= due.summary:
             due.summary = now + SUMMARY_SECS
-            await self._each(lambda reader: reader.summaries(self._clock.now()))
+            spare = SPARE_SPEAKERS // max(1, len(self._readers))
+            await self._each(lambda reader: reader.summaries(self._clock.now(), spare))
             self._totals.streams = sum(reader.streams for reader in self._readers.values())
             await self._use_rules()
         if now >= due.let_go:
