@@ -13,6 +13,7 @@ from starting the servers system-wide and on all interfaces. Anybody else is tol
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import socket
@@ -95,10 +96,12 @@ def _apt(words: list[str]) -> str:
 
 
 def free_port() -> int:
-    """Return a loopback port that is free now."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    """Return a loopback port that is free now, below those that systems give to outgoing connections: one of these could take it meanwhile."""
+    for port in random.SystemRandom().sample(range(15_000, 32_000), 200):  # not what a test seeds
+        with socket.socket() as one, suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            return port
+    raise MissingService("no loopback port from 15000 to 32000 is free")
 
 
 @dataclass

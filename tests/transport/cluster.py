@@ -45,8 +45,9 @@ class Process:
         """Run it until it is ready."""
         with (self.folder / "daemon.log").open("ab") as log:
             command = [sys.executable, "-m", "firstfault.cli.main", "run", "-c", str(self.file)]
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
-        until(lambda: self.get("/-/ready") is not None, 60)
+            process = self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        until(lambda: self.get("/-/ready") is not None or process.poll() is not None, 120)
+        assert process.poll() is None, f"it ended at once: {self.log()[-2000:]}"
         return self
 
     def kill(self) -> None:
