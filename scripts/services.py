@@ -96,7 +96,7 @@ def _apt(words: list[str]) -> str:
 
 
 def free_port() -> int:
-    """Return a loopback port that is free now, below those that systems give to outgoing connections: one of these could take it meanwhile."""
+    """Return a loopback port that is free now, and that no system gives to outgoing connections: one of these could take it meanwhile."""
     for port in random.SystemRandom().sample(range(15_000, 32_000), 200):  # not what a test seeds
         with socket.socket() as one, suppress(OSError):
             one.bind(("127.0.0.1", port))
