@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 UV := uv>=0.8,<1
 CHAOS_SEEDS ?= 1 2 3 4 5 6 7 8 9 10
 
-.PHONY: help setup run test test-alerts chaos lint format bench accuracy services kafka docs image test-kubernetes check clean
+.PHONY: help setup run test test-alerts show-alerts chaos lint format bench accuracy services kafka docs image test-kubernetes check clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -29,6 +29,12 @@ test: setup services  ## the whole suite
 
 test-alerts: setup services  ## whole stories with every default of Alertmanager and firstfault, and notifications counted: half an hour
 	@FIRSTFAULT_REAL_TIMES=1 $(BIN)/python -m pytest -n 2 --dist loadfile -p no:randomly -rA tests/services/test_notifications.py tests/services/test_clusters_and_sidecars.py tests/services/test_two_alike.py
+
+show-alerts: setup services  ## what promtool and amtool say, what each panel's query returned, and each template as it was rendered
+	@promtool check rules deploy/prometheus/firstfault-rules.yaml deploy/prometheus/firstfault-incident-alerts.yaml
+	@cd deploy/prometheus && promtool test rules firstfault-rules.test.yaml
+	@amtool check-config deploy/alertmanager/alertmanager.yml
+	@$(BIN)/python -m pytest -q -p no:randomly -rP tests/deploy/test_live.py::test_every_panel_returns_data tests/services/test_templates.py
 
 chaos: setup services  ## long campaigns against Kafka: kills, rebalances, dying brokers, with ten seeds
 	@for seed in $(CHAOS_SEEDS); do echo "seed $$seed"; CHAOS_SEED=$$seed CHAOS_ROUNDS=8 $(BIN)/python -m pytest -x tests/chaos || exit 1; done

@@ -72,16 +72,24 @@ def test_sidecars_of_one_job_leave_paging_to_others(make_world: Callable[[], Wor
     world = make_world()
     world.raise_alertmanagers()
     at, left = time.time(), list(range(SIDECARS))
-    while left:
-        wave, left = left[:WAVE], left[WAVE:]
-        _sidecars(world, wave, at)
-    world.calm()
+    paging: list[World] = []
+    try:
+        while left:
+            wave, left = left[:WAVE], left[WAVE:]
+            _sidecars(world, wave, at, paging)
+        world.calm()
+    finally:
+        for side in paging:
+            side.end()
     assert world.pages("large") == []
     assert world.pages("small") == [[("firing", "0", "2")]]
 
 
-def _sidecars(world: World, pods: list[int], at: float) -> None:
-    """Let these pods' sidecars see their part of the large job fail; the first pod runs a small job too."""
+def _sidecars(world: World, pods: list[int], at: float, paging: list[World]) -> None:
+    """Let these pods' sidecars see their part of the large job fail; the first pod runs a small job too; its sidecar goes on, in `paging`.
+
+    All waves may take longer than an alert outlives the end of whoever sends it.
+    """
     running = []
     for pod in pods:
         side = World(world.folder / f"pod-{pod}", world.receiver, alertmanagers=list(world.alertmanagers))
@@ -90,6 +98,7 @@ def _sidecars(world: World, pods: list[int], at: float) -> None:
             began = f"{stamp(at - 60)} INFO [rank{rank}]: rank {rank} of world size {8 * max(SIDECARS, 2)} started\n"
             side.say("large", f"rank{rank}.log", began + out_of_memory(rank, time.time()))
         if pod == 0:
+            paging.append(side)
             side.fail("small")
         side.start(alerts={"whole_jobs_only": True})
         running.append(side)
@@ -99,8 +108,9 @@ def _sidecars(world: World, pods: list[int], at: float) -> None:
         if 0 in pods:
             world.paged("small")
     finally:
-        for side in running:
-            side.end()
+        for side, pod in zip(running, pods, strict=False):
+            if pod:
+                side.end()
 
 
 async def test_two_incidents_of_one_failure_in_one_attempt(start_alertmanager: StartAlertmanager, receiver: Receiver) -> None:

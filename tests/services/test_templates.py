@@ -54,7 +54,19 @@ class Desk:
         self.mail.append(email.message_from_bytes(envelope.content, policy=email.policy.default))  # type: ignore[arg-type]
         return "250 OK"
 
+    def show(self) -> None:
+        """Print what came, for people: `make show-alerts`."""
+        for name, said in (("Slack", self.slack), ("PagerDuty", self.pagerduty)):
+            for one in said:
+                print(f"--- {name}\n{json.dumps(one, indent=1, ensure_ascii=False)}")
+        for mail in self.mail:
+            print(f"--- e-mail: {mail['Subject']}")
+            for part in mail.walk():
+                if part.get_content_maintype() == "text":
+                    print(f"--- {part.get_content_type()}\n{part.get_content()}")
+
     def close(self) -> None:
+        self.show()
         self._web.shutdown()
         self._web.server_close()
         self._smtp.stop()
