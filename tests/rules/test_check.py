@@ -235,6 +235,10 @@ def fixed_by(**parts: str) -> dict:
 
 BROKEN = {
     "a missing field": ([entry(does_not_establish=None)], "does_not_establish is missing; give it: What a match does not prove."),
+    "an answer without how to tell": (
+        [entry(hardware_or_software="Hardware.")],
+        "hardware_or_software says 'Hardware.' without how to tell",
+    ),
     "no near misses": ([entry(no_match=[])], "0 near misses under no_match; at least 2 prove an entry"),
     "one example": ([entry(match=entry()["match"][:1])], "1 texts under match; at least 2 prove an entry"),
     "an example that does not match": (

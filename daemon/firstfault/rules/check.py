@@ -22,6 +22,7 @@ from firstfault.rules.wardrobe import missing_styles, outgrown
 
 MIN_EXAMPLES = 2
 MAX_SAME_SENTENCE = 3
+MIN_HOW_TO_TELL = 3  # words about hardware or software: the answer, and how it is told
 SPECIFIC_STACKS = frozenset(("pytorch", "hf-trainer", "deepspeed", "megatron", "vllm", "lightning", "jax", "ray"))
 # A switch of a library in a step for any stack; CUDA_ and PYTHON... are left out, since every version knows those in use.
 _SWITCH = re.compile(r"\b(?:NCCL|RCCL|TORCH|PYTORCH|GLOO|UCX|FI|XLA|JAX|VLLM|HF|RAY|OMPI|FLASHINFER|TRITON)_[A-Z0-9_]+=")
@@ -96,6 +97,8 @@ def _proof_faults(entry: Entry) -> Iterator[Fault]:
         yield Fault(entry.file, 0, f"{len(entry.no_match)} near misses under no_match; at least {MIN_EXAMPLES} prove an entry")
     if not entry.references and not entry.builtin:
         yield Fault(entry.file, 0, "no references; name the documentation or source that says so")
+    if len(entry.hardware_or_software.split()) < MIN_HOW_TO_TELL:
+        yield Fault(entry.file, 0, f"hardware_or_software says {entry.hardware_or_software!r} without how to tell")
     asserted = {name for example in entry.match for name in example.captures}
     for name in sorted({name for symptom in entry.symptoms for name in symptom.captures} - asserted):
         yield Fault(entry.file, 0, f"capture {name!r} is asserted in no example")
