@@ -23,7 +23,7 @@ ENTRY: dict[str, Any] = {
     "looks_like": "One rank stops and says so.",
     "mechanism": [{"cause": "Dust got into the widget.", "symptoms": ["jam"]}],
     "does_not_establish": "Where the dust came from.",
-    "hardware_or_software": "Hardware: the widget itself is dusty.",
+    "hardware_or_software": "Hardware: dusty widget.",
     "affected": ["hosts with widgets"],
     "confirm": [{"do": "Look at it.", "command": "widgetctl status"}],
     "fix": {"summary": "Clean it.", "steps": [{"do": "Clean it.", "command": "widgetctl clean"}]},
