@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import random
 import sys
@@ -102,9 +103,8 @@ def _settle(one: Daemon, size: int) -> None:
 
 
 def percentile(times: Sequence[float], share: float) -> float:
-    """Return the smallest time that this share of all does not exceed."""
-    ordered = sorted(times)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+    """Return the smallest time that at least this share of all does not exceed (nearest rank)."""
+    return sorted(times)[max(0, math.ceil(share * len(times)) - 1)]
 
 
 def tell(inotify: bool, times: Sequence[float | None]) -> bool:
