@@ -169,3 +169,18 @@ def test_whole_seconds_are_completed_once(monkeypatch):
     raw = read_prefix("[E1130 10:20:00.5 a.cpp:1] x").raw
     assert raw is not None
     assert completer.complete(raw).at < 1_704_067_200  # the end of 2023
+
+
+def test_every_format_of_steps_is_recalled(monkeypatch):
+    """The numbers of a line like an earlier one are taken from their places, whatever the format; only JSON is parsed each time."""
+    asked = []
+    monkeypatch.setattr("firstfault.text.steps.recall.read_afresh", lambda text: asked.append(text) or read_step_afresh(text))
+    for one in FORMATS:
+        for example in one.examples:
+            if "\n" in example.line or not example.line.isascii() or '{"' in example.line:
+                continue
+            message = read_prefix(example.line).rest
+            read_step(message)
+            asked.clear()
+            assert repr(read_step(message)) == repr(read_step_afresh(message))
+            assert not asked, (one.name, example.line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -56,6 +57,16 @@ def after_end(data: bytes, stop: int, high: int) -> int:
     return stop + 2 if data[stop] == 13 and data[stop + 1 : min(stop + 2, high)] == b"\n" else stop + 1
 
 
+_tools = threading.local()  # a compressor serves one thread at a time
+
+
+def _compressor() -> zstandard.ZstdCompressor:
+    made: zstandard.ZstdCompressor | None = getattr(_tools, "compressor", None)
+    if made is None:
+        made = _tools.compressor = zstandard.ZstdCompressor(level=1)
+    return made
+
+
 @dataclass(slots=True)
 class _Chunk:
     offset: int
@@ -106,7 +117,7 @@ class Kept:
         fresh = [chunks.popleft() for _ in range(count)]
         block = b"".join(chunk.data for chunk in fresh)
         # copied, since the compressor's own result keeps room for the worst case
-        chunks.appendleft(_Chunk(fresh[0].offset, size, bytes(memoryview(zstandard.compress(block, 1))), packed=True))
+        chunks.appendleft(_Chunk(fresh[0].offset, size, bytes(memoryview(_compressor().compress(block))), packed=True))
         chunks.extendleft(reversed(packed))
 
     def slice(self, low: int, high: int) -> bytes:

@@ -29,7 +29,6 @@ _Compiled = tuple[Format, tuple[str, ...], re.Pattern[str], tuple[tuple[re.Patte
 _COMPILED: tuple[_Compiled, ...] = tuple(
     (one, one.hints, re.compile(one.pattern), tuple((re.compile(text), name, factor) for text, name, factor in one.also)) for one in FORMATS
 )
-_BY_NAME = {compiled[0].name: compiled for compiled in _COMPILED}
 EVALUATIONS = frozenset(one.name for one in FORMATS if one.evaluates)
 BARS = frozenset({"tqdm", "lightning", "rich-bar"})
 BLOCKS = frozenset(one.name for one in FORMATS if one.block)
@@ -170,11 +169,10 @@ def places_of(text: str, found: StepLine) -> Places | None:
         at, stop = text.find("{"), text.rfind("}") + 1
         epoch = _EPOCH.search(text, at, stop)
         return Places(None, None, epoch.span(1) if epoch else None, _places(text, at, stop))
-    compiled = _BY_NAME.get(found.format)
-    match = _search(compiled, text) if compiled is not None else None
-    if compiled is None or match is None:
+    named = ((compiled, _search(compiled, text)) for compiled in _COMPILED if compiled[0].name == found.format)
+    (one, _, _, also), match = next(((compiled, match) for compiled, match in named if match), (_COMPILED[0], None))
+    if match is None:
         return None
-    one, _, _, also = compiled
     values = _places(text, 0, len(text))
     for pattern, name, factor in also:
         if other := pattern.search(text):

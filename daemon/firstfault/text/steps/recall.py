@@ -57,10 +57,8 @@ def _learn(message: str, shape: bytes) -> StepLine | None:
         _KNOWN.clear()
     places = places_of(message, found) if found is not None else None
     known = _Known(found.format if found is not None else None, places)
-    if ("{" in message and places is None) or repr(known.read(message)) != repr(
-        found
-    ):  # JSON may be valid with some digits, and not with others
-        known.afresh = True
+    fickle = "{" in message and ('"' in message or places is None)  # JSON may be valid with some digits, and not with others
+    known.afresh = fickle or repr(known.read(message)) != repr(found)  # as text, since NaN equals nothing
     _KNOWN[shape] = known
     return found
 
