@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import random
 import sys
@@ -57,7 +58,8 @@ class Fleet:
         rank, step = number % max(1, len(self.files) // JOBS), self._step[number]
         count = max(1, int(self._rate / len(self.files) / 130))
         self._step[number] += count
-        head, tail = shapes.step_line(time.time(), rank, STEP, 6.4, 0.01).split(str(STEP))
+        loss = 2.0 + 4.4 * math.exp(-step / 20_000)  # a loss that did not fall would be told as a fault
+        head, tail = shapes.step_line(time.time(), rank, STEP, loss, 0.01).split(str(STEP))
         lines = [f"{head}{step + line}{tail}\n" for line in range(1, count + 1)]
         if self._dice.random() < 0.5:
             lines.append(self._dice.choice(NOISE).format(n=step % 1000) + "\n")
