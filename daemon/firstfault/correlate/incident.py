@@ -442,7 +442,7 @@ class Correlator:
         """Return everything needed to go on after a restart, as plain values."""
         from firstfault.correlate.state import dump_run
 
-        return {"version": 1, "runs": [dump_run(run) for run in self._runs.values()]}
+        return {"version": 1, "runs": [dump_run(run, packed=True) for run in self._runs.values()]}
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Take a snapshot back."""

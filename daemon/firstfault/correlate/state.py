@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
+import zstandard
+
 from firstfault.detect.plain import dump, load
+from firstfault.model import Observation
+
+_CHUNK = 256  # observations packed together: those of ten thousand ranks as plain values at once would take hundreds of MB
 
 
-def dump_run(run: Any) -> dict[str, Any]:
-    """Write one job as JSON values."""
+def dump_run(run: Any, packed: bool = False) -> dict[str, Any]:
+    """Write one job as JSON values; `packed` writes its observations as compressed text, a few at a time."""
+    write = _pack if packed else _plain
     return {
         "key": dump(run.key),
-        "seen": [dump(one) for one in run.seen.values()],
-        "latest": [dump(one) for one in run.latest.values()],
+        "seen": write(run.seen.values()),
+        "latest": write(run.latest.values()),
         "over": run.over,
         "partial": run.partial,
         "evidence_at": run.evidence_at,
@@ -31,8 +40,8 @@ def load_run(saved: Mapping[str, Any], kind: Any) -> Any:
     from firstfault.correlate.incident import speaker
 
     run = kind(load(saved["key"]))
-    run.seen = {one.id: one for one in map(load, saved["seen"])}
-    run.latest = {speaker(one): one for one in map(load, saved["latest"])}
+    run.seen = {one.id: one for one in _unpack(saved["seen"])}
+    run.latest = {speaker(one): one for one in _unpack(saved["latest"])}
     run.evidence_at, run.dropped = saved["evidence_at"], saved["dropped"]
     run.over, run.partial, run.seen_at = dict(saved.get("over", {})), dict(saved.get("partial", {})), saved.get("seen_at")
     run.spoke, run.heard_at = False, saved.get("heard_at")
@@ -42,3 +51,28 @@ def load_run(saved: Mapping[str, Any], kind: Any) -> Any:
     run.ended = {(name, number, ordinal): revision for name, number, ordinal, revision in saved.get("ended", ())}
     run.dirty = bool(run.incidents)
     return run
+
+
+def _plain(observations: Iterable[Observation]) -> list[Any]:
+    return [dump(one) for one in observations]
+
+
+def _pack(observations: Iterable[Observation]) -> list[str]:
+    waiting, packed = iter(observations), []
+    while chunk := [dump(one) for one in islice(waiting, _CHUNK)]:
+        text = json.dumps(chunk, separators=(",", ":"))
+        packed.append(base64.b64encode(zstandard.compress(text.encode(), 1)).decode("ascii"))
+    return packed
+
+
+def _unpack(saved: Iterable[Any]) -> Iterator[Any]:
+    """Yield observations that `_plain` or `_pack` wrote; ValueError if they are something else."""
+    for one in saved:
+        if isinstance(one, str):
+            try:
+                text = zstandard.decompress(base64.b64decode(one))
+            except zstandard.ZstdError as error:
+                raise ValueError(f"a snapshot's packed observations cannot be read ({error}); start without it") from error
+            yield from map(load, json.loads(text))
+        else:
+            yield load(one)
