@@ -52,7 +52,10 @@ class Rig:
         self._look()
 
     def wait(self, seconds: float) -> None:
-        self.now += seconds
+        until = self.now + seconds
+        while self.now < until:
+            self.now = min(until, self.now + 30.0)
+            self.board.tick(self.now)
         self.board.tick(self.now)
         self._look()
 
@@ -95,6 +98,44 @@ def test_a_crash_loop_survives_restarts() -> None:
         rig.restart()
     assert rig.attempts() == ["0"]
     assert rig.firing() == []
+
+
+def test_time_that_nobody_watched_is_no_calm() -> None:
+    """A flapping job whose held alert stands, and an hour without firstfault: its next failure joins it, and nobody hears of it twice."""
+    rig = Rig(hold_down_secs=900)
+    rig.tell(0)
+    rig.tell(0, "recovered")
+    rig.tell(1)  # it came back: held
+    rig.tell(1, "recovered")
+    assert rig.attempts() == ["0", "1"]
+    rig.now += 3600.0
+    rig.restart()
+    rig.wait(1.0)
+    rig.tell(2)
+    assert rig.attempts() == ["0", "1"]
+    rig.tell(2, "recovered")
+    for _ in range(9):
+        rig.wait(50.0)
+    assert rig.firing()
+    for _ in range(10):
+        rig.wait(50.0)
+    assert rig.firing() == []  # seen well for long enough
+
+
+def test_an_alert_that_ended_before_a_stop_comes_back_held_after_it() -> None:
+    """Failed and over, an hour without firstfault, failed again: the job flaps, as far as anybody has seen."""
+    rig = Rig(hold_down_secs=900)
+    rig.tell(0)
+    rig.tell(0, "recovered")
+    rig.wait(1.0)
+    rig.now += 3600.0
+    rig.restart()
+    rig.wait(1.0)
+    rig.tell(1)
+    rig.tell(1, "recovered")
+    assert rig.firing()
+    rig.tell(2)
+    assert rig.attempts() == ["0", "1"]
 
 
 def test_told_all_at_once_after_a_lost_snapshot_a_crash_loop_is_folded_as_before() -> None:

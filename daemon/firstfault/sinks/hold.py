@@ -15,6 +15,7 @@ from firstfault.model import Incident, Verdict
 from firstfault.store.naming import same_name
 
 Kin = tuple[str, str, str]  # namespace, job, fingerprint
+UNSEEN_SECS = 60.0  # between two looks, after which nobody knows how the jobs were meanwhile: firstfault, or its machine, was not running
 _NAMING = ("scope", "ranks", "nodes", "local_ranks")
 
 
@@ -42,6 +43,7 @@ class Holds:
         self._shared: dict[str, _Shared] = {}  # by the incident whose alert it is
         self._host: dict[str, str] = {}  # incident that joined -> incident whose alert speaks for it
         self._ended: dict[Kin, float] = {}  # when the last alert of a failure ended, for as long as that matters
+        self._looked_at: float | None = None
 
     def host(self, incident: str) -> str:
         """Return the incident whose alert speaks for this one: itself, unless it joined another."""
@@ -143,7 +145,17 @@ class Holds:
         return True
 
     def calm(self, now: float) -> list[str]:
-        """Return the incidents whose held alerts may end: their jobs have been well for long enough."""
+        """Return the incidents whose held alerts may end: their jobs have been seen well for long enough.
+
+        Time during which nobody looked proves nothing: a job whose last failure came just before firstfault was stopped for an hour may
+        have failed since, and its lines are read only now.
+        """
+        if self._looked_at is not None and now - self._looked_at > UNSEEN_SECS:
+            for one in self._shared.values():
+                if one.calm_since is not None:
+                    one.calm_since += now - self._looked_at
+            self._ended = {kin: at + now - self._looked_at for kin, at in self._ended.items()}
+        self._looked_at = now
         return [name for name, one in self._shared.items() if one.calm_since is not None and now - one.calm_since >= self._hold]
 
     def idle(self) -> list[str]:
@@ -163,13 +175,15 @@ class Holds:
     def snapshot(self) -> dict[str, Any]:
         """Return everything as JSON-able data."""
         return {"shared": {name: _packed(one) for name, one in self._shared.items()}, "host": dict(self._host),
-                "ended": [[*kin, at] for kin, at in self._ended.items()]}  # fmt: skip
+                "ended": [[*kin, at] for kin, at in self._ended.items()], "looked_at": self._looked_at}  # fmt: skip
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Take back what `snapshot` gave; KeyError, TypeError or ValueError where it is something else."""
         self._shared = {str(name): _unpacked(one) for name, one in saved["shared"].items()}
         self._host = {str(name): str(host) for name, host in saved["host"].items()}
         self._ended = {(str(a), str(b), str(c)): float(at) for a, b, c, at in saved["ended"]}
+        looked_at = saved.get("looked_at")
+        self._looked_at = None if looked_at is None else float(looked_at)
 
 
 def _kin(one: Incident) -> Kin:
