@@ -18,7 +18,7 @@ _NAME = re.compile(r"(?<!\\)\(\?P?<\w+>")  # two patterns may give their groups 
 _ANCHOR = re.compile(r"[$^]|\\[AzZbB]")
 _NO_DIGITS = re.compile(r"\\d|\{\d*,?\d*\}|\(\?P?<\w+>|(?<=\[)[^\]\\]*?0-9|(?<=[\[a-zA-Z_\-\\.])0-9(?=[^\[]*\])")
 _LONG = 1024  # bytes of a text, beyond which its shape is not kept
-_MOST_SHAPES = 512  # of one pattern
+_MOST_SHAPES = 128  # of one pattern
 _ANYWHERE = re2._re2.RE2.Anchor.UNANCHORED
 Spans = Sequence[tuple[int, int]]
 Places = tuple[tuple[str, int], ...]
