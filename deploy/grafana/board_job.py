@@ -90,6 +90,13 @@ BOARD = Board(
                 ),
                 Panel(
                     "graph",
+                    "Loss",
+                    "The last training loss that was read, as the job prints it.",
+                    "short",
+                    (q(f"max(firstfault_job_loss{THIS_JOB})", "loss"),),
+                ),
+                Panel(
+                    "graph",
                     "Silence",
                     "How long ago the last line was read and the step last changed. Lines without steps are a stall that talks.",
                     "s",
@@ -97,7 +104,7 @@ BOARD = Board(
                         q(f"time() - max(firstfault_job_last_line_timestamp_seconds{THIS_JOB})", "since the last line"),
                         q(f"time() - max(firstfault_job_last_step_timestamp_seconds{THIS_JOB})", "since the last step"),
                     ),
-                    24,
+                    12,
                 ),
             ),
         ),

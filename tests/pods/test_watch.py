@@ -186,7 +186,8 @@ async def test_ends_of_containers_and_evictions_are_said_once():
         assert sum("low on resource" in text for text in texts) == 1
         assert sum("NodeNotReady" in text for text in texts) == 1  # the evicted pod had ended long before
         assert len(texts) == 3
-        found = identify(said[0].batch.stream)
+        (ended_one,) = (read for read in said if b"pod llm-0 ended" in read.batch.data)
+        found = identify(ended_one.batch.stream)
         assert (found.job, found.who.node, found.who.agent) == (JobKey("ml", "llm", "u-1", 0), "llm-0", True)
         async with watching(server, node="", positions=[read.position.to_json() for read in said]) as again:
             await until(lambda: len(again.book.uids()) == 2 and server.watches() > 1)
