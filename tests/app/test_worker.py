@@ -142,6 +142,25 @@ def test_time_passes_without_lines(rig):
     assert [one.change.kind for one in rig.told] == ["settled"]
 
 
+def test_a_dear_checkpoint_waits_for_the_verdict(rig):
+    """Where writing the state takes seconds, it is not written while events come, for a minute at most; a cheap one is."""
+    saved: list[float] = []
+    rig.keeper._snapshot = lambda: saved.append(rig.clock.monotonic()) or {}
+    for dear in (False, True):
+        rig.keeper._cost = 1.0 if dear else 0.0
+        saved.clear()
+        began = rig.clock.monotonic()
+        for number in range(80):
+            rig.read(b"x", 100 + number)
+            rig.clock.advance(1)
+            rig.worker.turn(0)
+            rig.keeper._cost = 1.0 if dear else 0.0
+        assert (saved[0] - began < 7) != dear
+        assert not dear or 60 <= saved[0] - began <= 66
+        rig.clock.advance(30)
+        rig.worker.turn(0)
+
+
 def test_nobody_is_judged_by_a_silence_that_may_be_ours(rig):
     """While a source has files that it could not read yet, time stands still for the verdict: their ranks may well have spoken."""
     for unread_since in (None, rig.clock.now() - 20.0, None):

@@ -19,7 +19,7 @@ SNAPSHOT_VERSION = 1
 MAX_EVENTS = 100_000  # that wait for the disk
 FIRST_WAIT_SECS = 1.0
 MAX_WAIT_SECS = 60.0
-COST_SHARE = 20  # a checkpoint that took t seconds is not repeated for 20 t, so that it costs at most a twentieth of the time
+COST_SHARE = 20  # of the time that a checkpoint took, until the next: one of ten thousand ranks takes long
 
 
 def snapshot_name(config: Config) -> str:
@@ -157,6 +157,11 @@ class Keeper:
     def owes(self) -> bool:
         """Tell whether somebody waits for a commit."""
         return bool(self._waiting.answers)
+
+    @property
+    def cost(self) -> float:
+        """The seconds that the last checkpoint took."""
+        return self._cost
 
     def due(self) -> bool:
         """Tell whether a checkpoint is due; where somebody waits for one, as soon as the last one's cost lets it be."""

@@ -33,6 +33,7 @@ from firstfault.transport.base import Publisher
 TICK_SECS, NEWS_SECS = 0.25, 0.05  # between two judgements, without and with new events
 BUSY_SHARE, IDLE_SHARE = 4.0, 1.0  # of the time the last judging took, until the next one: with lines waiting, and with none
 SOME_EVENTS = 1000  # stored before a page and between two turns; the others follow when nothing waits
+CALM_SECS, DEAR_SECS = 10.0, 0.25  # after an event no checkpoint is made for so long, where the last one took longer than that
 BUSY_SECS = 60.0  # of lines waiting without a break, after which a checkpoint is made all the same
 MOST_A_TURN = 256  # deliveries between two looks at the clock
 REST_SECS = 30.0  # between two looks for jobs that can leave memory
@@ -100,6 +101,8 @@ class Worker:
         self._troubles: dict[tuple[str, str], str] = {}  # told already
         self._judged = False  # since changes were settled last
         self._replayed = False  # what the ledger put off is to be ruled
+        self._event_at = float("-inf")  # when the last event was found
+        self._tense_since = clock.monotonic()  # when there was last none for a while
         self._busy_since: float | None = None  # lines have waited without a break since
         self._arrived: float | None = None  # when the newest bytes that were matched were read
         self._thread = threading.Thread(target=self._run, name="firstfault-pipeline", daemon=True)
@@ -272,6 +275,7 @@ class Worker:
     def _note_events(self, source: str) -> None:
         events = self.machine.take_events()
         if events:
+            self._event_at = self._clock.monotonic()
             self._next_tick = min(self._next_tick, self._next_news)
             self._keeper.found(events)
             self._happenings.events_seen(source, events)
@@ -302,7 +306,7 @@ class Worker:
         if rulings or self._keeper.owes() or (not busy and self._keeper.behind()):
             self._keeper.commit(SOME_EVENTS)
             self._tell([ruling for ruling in rulings if ruling.told != "nothing"])
-        if not busy and self._keeper.due() and self._is_safe(FLUSH_SECS):
+        if not busy and self._keeper.due() and not self._is_tense() and self._is_safe(FLUSH_SECS):
             self._keeper.checkpoint()
 
     def _freed(self) -> list[Ruling]:
@@ -313,6 +317,13 @@ class Worker:
         for one in free:
             self._ledger.amend(one)
         return [Ruling(Change("updated", one, self._clock.now()), "news", True) for one in free]
+
+    def _is_tense(self) -> bool:
+        """Tell whether a verdict is in the making that a checkpoint, dear for a job of a thousand ranks, would hold up."""
+        now = self._clock.monotonic()
+        if now - self._event_at >= CALM_SECS:
+            self._tense_since = now
+        return self._keeper.cost > DEAR_SECS and now - self._event_at < CALM_SECS and now - self._tense_since < BUSY_SECS
 
     def _is_busy(self) -> bool:
         """Tell whether a checkpoint has to wait: lines do, and not for long yet."""
