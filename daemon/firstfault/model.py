@@ -43,6 +43,7 @@ AREAS = (
 )
 SEVERITIES = ("critical", "warning", "info")
 ROLES: tuple[Role, ...] = ("initiating", "collateral", "either", "context", "recovery")
+MOST_RANKS = 1 << 20  # of one job: a greater number is no rank, whatever a line says
 FAULT_ROLES: tuple[Role, ...] = ("initiating", "either", "collateral")  # of symptoms that tell of a failure
 NOTHING: Mapping[str, Any] = {}
 

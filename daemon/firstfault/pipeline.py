@@ -12,6 +12,8 @@ from firstfault.matching import Matching, Reads
 from firstfault.model import Attempt, Batch, Change, Diagnosis, Event, Findings, Incident, Inputs, Observation, Stream
 from firstfault.rules.catalogue import RuleSet
 
+FRESH_SECS = 300.0  # between the last write to a file and its reading, up to which its bytes are news
+
 
 @dataclass(frozen=True, slots=True)
 class Settings(matching.Settings):
@@ -37,7 +39,8 @@ class Pipeline(Reads):
 
     def feed(self, batch: Batch) -> list[Change]:
         """Read one batch; changes that depend on time come from `advance`."""
-        return self._take(self.matching.feed(batch), batch.arrived)
+        fresh = batch.arrived is not None and (batch.written is None or batch.arrived - batch.written < FRESH_SECS)
+        return self._take(self.matching.feed(batch), batch.arrived, fresh)
 
     def artifact(self, stream: Stream, kind: str, data: bytes) -> list[Change]:
         """Read a dump that lies beside saved logs; `InputError` where it cannot be read, after which everything goes on."""
@@ -102,10 +105,10 @@ class Pipeline(Reads):
         self.matching.restore(saved, streams, read_again)
         self._unattributed = set(saved["unattributed"])
 
-    def _take(self, found: Findings, now: float | None) -> list[Change]:
+    def _take(self, found: Findings, now: float | None, fresh: bool = False) -> list[Change]:
         """Take what our own matcher found, which comes in order and once."""
         found = self.covered(found)
-        changes = self._observe(found.observations, now)
+        changes = self._observe(found.observations, now, fresh)
         if found.words:
             self.heard(found.words)
         if found.over:
@@ -113,9 +116,9 @@ class Pipeline(Reads):
         self.correlator.last_words(found.words, now)
         return changes
 
-    def _observe(self, observations: Sequence[Observation], now: float | None) -> list[Change]:
+    def _observe(self, observations: Sequence[Observation], now: float | None, fresh: bool) -> list[Change]:
         self._note(observations, now)
-        return self.correlator.observe(observations, self._now)
+        return self.correlator.observe(observations, self._now, fresh)
 
     def _note(self, observations: Sequence[Observation], now: float | None) -> None:
         if observations:

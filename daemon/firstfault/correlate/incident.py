@@ -21,7 +21,7 @@ from firstfault.correlate.vitals.curves import Curves
 from firstfault.correlate.vitals.numbers import Asked, asked_of
 from firstfault.correlate.vitals.watch import VOICE_SECS, Signs, Watch
 from firstfault.correlate.window import Window
-from firstfault.model import Attempt, Change, ChangeKind, Ended, Event, Fact, Findings, Incident, JobKey, Observation, Progress
+from firstfault.model import FAULT_ROLES, Attempt, Change, ChangeKind, Ended, Event, Fact, Findings, Incident, JobKey, Observation, Progress
 from firstfault.rules.catalogue import RuleSet
 
 
@@ -55,6 +55,7 @@ class _Run:
     latest: dict[tuple, Progress] = field(default_factory=dict)  # by stream and speaker
     over: dict[str, int] = field(default_factory=dict)  # streams of other matchers that are over, with their end
     partial: dict[str, int] = field(default_factory=dict)  # ids of what was said of unfinished lines, with how far the stream was read
+    fresh: set[str] = field(default_factory=set)  # failures told of in bytes that were written just before they were read
     dirty: bool = False  # evidence of failure is new
     stirred: bool = False  # something else is
     spoke: bool = True  # something was heard of it since time last passed
@@ -92,12 +93,14 @@ class Correlator:
         self._curves: dict[tuple[str, str], Curves] = {}  # by namespace and family; used longest ago first
         self._asked: tuple[RuleSet | None, tuple[Asked, ...]] = (None, ())
 
-    def observe(self, observations: Iterable[Observation], now: float | None = None) -> list[Change]:
-        """Take new observations; repeated ones change nothing."""
+    def observe(self, observations: Iterable[Observation], now: float | None = None, fresh: bool = False) -> list[Change]:
+        """Take new observations; repeated ones change nothing. `fresh` ones were written just before they were read."""
         job = run = None
         for one in observations:
             if run is None or one.job is not job:
                 job, run = one.job, self._run(one.job)
+            if isinstance(one, Event) and one.role in FAULT_ROLES:
+                (run.fresh.add if fresh else run.fresh.discard)(one.id)
             self._learn(run, one, now, now)
         return []
 
@@ -344,9 +347,8 @@ class Correlator:
         opened = decision.opened_at
         # What waited on its way to us was news when a matcher saw it, and still is.
         sight = now if now is None or run.seen_at is None else min(now, run.seen_at)
-        historic = (
-            known.historic if known else bool(sight is not None and opened is not None and sight - opened > self.limits.historic_secs)
-        )
+        old = sight is not None and opened is not None and sight - opened > self.limits.historic_secs
+        historic = known.historic if known else old and not _just_written(window, run.fresh)
         return Incident(
             id=incident_id(window.key, number[2]),
             key=window.key,
@@ -470,6 +472,12 @@ class Correlator:
         self._compare(run)
         for place, words in run.latest.items():
             self._spoken[words.stream].add((name, place))
+
+
+def _just_written(window: Window, fresh: Collection[str]) -> bool:
+    """Tell whether stamps without a zone, which may be hours off, tell of what was just written: it is of now, whatever they say."""
+    faults = [one for one in window.events if one.role in FAULT_ROLES]
+    return any(not one.time.zoned for one in faults) and all(one.id in fresh for one in faults)
 
 
 def _unknown(namespace: str, job: str) -> None:

@@ -15,7 +15,7 @@ from firstfault.correlate.roster import Roster
 from firstfault.correlate.suspects import Suspect, of_rank
 from firstfault.detect.conditions import holds, pending
 from firstfault.detect.scene import Scene
-from firstfault.model import FAULT_ROLES, Event, Fact, JobKey, Line, Observation, Progress
+from firstfault.model import FAULT_ROLES, MOST_RANKS, Event, Fact, JobKey, Line, Observation, Progress
 from firstfault.rules.catalogue import RuleSet
 
 _UNASKED: Any = object()
@@ -187,7 +187,7 @@ class Window:
             for rank in fact.values.get("ranks", ())
             if self._numbers_the_job(fact)
         }
-        highest = max(seen, default=-1) + 1
+        highest = max((rank for rank in seen if rank < MOST_RANKS), default=-1) + 1
         return tuple(range(max(self.world_size or 0, highest) if highest <= (self.world_size or highest) else highest))
 
     @staticmethod

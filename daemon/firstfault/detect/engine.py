@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from firstfault.detect.blocks import Block, Blocks
@@ -16,7 +17,7 @@ from firstfault.detect.plan import Plan, Use
 from firstfault.detect.progress import summarise
 from firstfault.detect.regions import Raw
 from firstfault.detect.statements import Found, about, belongs, found_in
-from firstfault.model import FAULT_ROLES, NO_TIME, Event, Fact, JobKey, Line, Observation, Stamp, Statement, Stream, Who
+from firstfault.model import FAULT_ROLES, MOST_RANKS, NO_TIME, Event, Fact, JobKey, Line, Observation, Stamp, Statement, Stream, Who
 from firstfault.text.lines import MAX_TEXT, LineReader, ReadLine
 from firstfault.text.shape import SHAPE
 from firstfault.text.signals import Reading, subject
@@ -30,6 +31,7 @@ _LATER_LOOK = 4 * 1024  # bytes that these look back
 _LOOKS_APART = 16 << 20  # bytes without a fault after which a new spell begins
 _BEFORE_BYTES = 4096  # before a statement: what its opener may depend on
 _Place = tuple[int, JobKey | None, Who, Stamp]  # offset, job if the line says another, speaker, time
+_MILD = ("INFO", "DEBUG")
 _WINDOWS = 16  # places of one very long line that are looked at
 
 
@@ -170,7 +172,7 @@ class Engine:
             self._fact(reading, block.signal.repeat, line, f"{block.signal.name}.{number}")
 
     def _fact(self, reading: Reading, repeat: str, line: ReadLine, source: str) -> None:
-        who = subject(line.who, reading)
+        who = _plausible(subject(line.who, reading))
         if reading.name == "numeric":
             self._numeric(reading.values, who, line)
         if not self._repeats.passes(line.job or self.job, reading.name, who, reading.values, repeat):
@@ -217,7 +219,7 @@ class Engine:
         """Report symptoms that belong to no statement."""
         for one in shown:
             line = one.line
-            if holds_all(one, (line.message,)):
+            if holds_all(one, (line.message,)) and not (one.symptom.role in FAULT_ROLES and _is_talk(line, one.at)):
                 found = Found(one.symptom.fingerprint, one.symptom.id, one.symptom.role, one)
                 place = (line.offset, line.job, line.who, self.when(line))
                 self._judge(one, self._event(found, place, one.captures, (evidence(line, self.stream, one.at),)))
@@ -226,6 +228,7 @@ class Engine:
         self, found: Found, place: _Place, captures: Mapping[str, Any], lines: tuple[Line, ...], statement: Statement | None = None
     ) -> Event:
         offset, job, who, time = place
+        who = _plausible(who)
         stream = self.stream.id
         name = f"{stream}@{offset}/{found.fingerprint}/{found.symptom}"
         return Event(
@@ -373,6 +376,20 @@ class Engine:
         self.faults_of_readers = state["faults"]
         self._blocks.dropped = state["dropped_blocks"]
         self.out = []
+
+
+def _plausible(who: Who) -> Who:
+    """Leave out a number that can be no rank: it would make ranks of its size, and all below it, exist."""
+    if who.rank is not None and who.rank >= MOST_RANKS:
+        who = replace(who, rank=None)
+    if who.local_rank is not None and who.local_rank >= MOST_RANKS:
+        who = replace(who, local_rank=None)
+    return who
+
+
+def _is_talk(line: ReadLine, at: int) -> bool:
+    """Tell whether a line of mild level quotes what was found in it: a prompt, a sample or a report of another's words is no failure."""
+    return line.level in _MILD and encoded(line.message)[:at].count(b'"') % 2 == 1
 
 
 def _windows(marks: Sequence[int]) -> list[int]:

@@ -97,7 +97,12 @@ class SavedLogs:
     def _read_path(self, path: str) -> Iterator[Batch | Artifact]:
         if path == "-":
             stdin = self._stdin or sys.stdin.buffer
-            yield from self._expand(stdin, _Found(Name("", "stdin", "stdin"), "standard input", None, named=True), 0)
+            heard = False
+            for one in self._expand(stdin, _Found(Name("", "stdin", "stdin"), "standard input", None, named=True), 0):
+                heard = heard or not isinstance(one, Batch) or bool(one.data)
+                yield one
+            if not heard:
+                raise InputError("standard input was empty: whatever should have written the logs found none")
         elif os.path.isdir(path):
             yield from self._read_folder(path)
         else:

@@ -110,7 +110,13 @@ class Store:
     def positions(self, source: str | None = None) -> list[Position]:
         """Return how far streams were taken in, of one source or of all."""
         rows = self._rows("SELECT stream, source, offset, body FROM positions WHERE ?1 IS NULL OR source = ?1", (source,))
-        return [Position(stream, name, offset, plainjson.load(body)) for stream, name, offset, body in rows]
+        found = []
+        for stream, name, offset, body in rows:
+            try:
+                found.append(Position(stream, name, offset, plainjson.load(body)))
+            except ValueError as error:
+                self.notices.append(f"the position of {stream} is damaged ({error}): it is read as a new stream")
+        return found
 
     def snapshot(self, name: str, version: int) -> Any:
         """Return a saved state; None where there is none, or a notice says why it is not usable."""

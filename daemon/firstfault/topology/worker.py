@@ -102,7 +102,7 @@ class Worker:
         self._judged = False  # since changes were settled last
         self._replayed = False  # what the ledger put off is to be ruled
         self._event_at = float("-inf")  # when the last event was found
-        self._tense_since = clock.monotonic()  # when there was last none for a while
+        self._tense_since = clock.monotonic()  # when the first of those came that followed closely
         self._busy_since: float | None = None  # lines have waited without a break since
         self._arrived: float | None = None  # when the newest bytes that were matched were read
         self._thread = threading.Thread(target=self._run, name="firstfault-pipeline", daemon=True)
@@ -275,7 +275,9 @@ class Worker:
     def _note_events(self, source: str) -> None:
         events = self.machine.take_events()
         if events:
-            self._event_at = self._clock.monotonic()
+            now = self._clock.monotonic()
+            self._tense_since = now if now - self._event_at >= CALM_SECS else self._tense_since
+            self._event_at = now
             self._next_tick = min(self._next_tick, self._next_news)
             self._keeper.found(events)
             self._happenings.events_seen(source, events)
@@ -321,8 +323,6 @@ class Worker:
     def _is_tense(self) -> bool:
         """Tell whether a verdict is in the making that a checkpoint, dear for a job of a thousand ranks, would hold up."""
         now = self._clock.monotonic()
-        if now - self._event_at >= CALM_SECS:
-            self._tense_since = now
         return self._keeper.cost > DEAR_SECS and now - self._event_at < CALM_SECS and now - self._tense_since < BUSY_SECS
 
     def _is_busy(self) -> bool:

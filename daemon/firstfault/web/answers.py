@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,6 +41,9 @@ async def json_body(request: web.Request) -> dict[str, Any]:
         raise web.HTTPUnsupportedMediaType(text="send a JSON object with Content-Type: application/json")
     try:
         body = await request.json()
+        json.dumps(body, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise web.HTTPBadRequest(text="the body holds half of a surrogate pair, which is no text") from None
     except ValueError as error:
         raise web.HTTPBadRequest(text=f"the body is no JSON: {error}") from None
     if not isinstance(body, dict):

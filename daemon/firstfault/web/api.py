@@ -134,7 +134,7 @@ async def revive(request: web.Request) -> web.Response:
     body = await json_body(request)
     _only(body, "action", "id")
     seq = body.get("id")
-    if body.get("action") != "retry" or not (seq is None or (isinstance(seq, int) and not isinstance(seq, bool))):
+    if body.get("action") != "retry" or not (seq is None or (type(seq) is int and 0 <= seq < 1 << 63)):
         raise UsageError('say {"action": "retry"}, with "id": a letter\'s number for that one only')
     return json_answer({"retried": await request.app[SITE].revive(seq)})
 
