@@ -62,10 +62,10 @@ class Machine(Pipeline):
         if rules.hash != self.rules.hash:
             self.reload(rules)
 
-    def _observe(self, observations: Iterable[Observation], now: float | None) -> list[Change]:
+    def _observe(self, observations: Iterable[Observation], now: float | None, fresh: bool) -> list[Change]:
         seen = list(observations)
         self._events += [one for one in seen if isinstance(one, Event)]
-        return super()._observe(seen, now)
+        return super()._observe(seen, now, fresh)
 
 
 def limits_of(config: Config) -> Limits:
