@@ -24,10 +24,10 @@ class Listening(Correlator):
         self._spoke: dict[JobName, None] = {}
         self._sizes: dict[JobName, int] = {}
 
-    def observe(self, observations: Iterable[Observation], now: float | None = None) -> list[Change]:
+    def observe(self, observations: Iterable[Observation], now: float | None = None, fresh: bool = False) -> list[Change]:
         seen = list(observations)
         self._note_sizes(seen)
-        return super().observe(seen, now)
+        return super().observe(seen, now, fresh)
 
     def told(self, found: Findings, now: float | None = None, seen: float | None = None) -> None:
         self._note_sizes(found.observations)
