@@ -21,22 +21,29 @@ from firstfault.text.timestamp import Completer
 from tests.detect.conftest import corpus_files, shipped
 
 DIGIT = re.compile(r"\d")
+SEED = 5
 KEPT = 24_000  # lines
 
 
 @cache
 def lines() -> tuple[str, ...]:
-    """Return lines of all logs of the open benchmark and of all examples, each also with other digits, in a fixed random order."""
-    dice = random.Random(5)
+    """Return lines of all logs of the open benchmark and of all examples, each also with other digits or one broken character."""
+    dice = random.Random(SEED)
     found = [line for path in corpus_files() for line in path.read_bytes()[:200_000].split(b"\n")]
     texts = {clean(line) for line in dice.sample(found, min(len(found), KEPT // 2))}
     texts |= {line for entry in shipped()[0].entries.values() for example in entry.match for line in example.text.split("\n")}
     texts |= {line for one in FORMATS for example in one.examples for line in example.line.split("\n")}
     known = sorted(texts)
     changed = [DIGIT.sub(lambda _: str(dice.randrange(10)), line) for line in known]
-    mixed = [*known, *changed, *dice.sample(changed, len(changed) // 4)]
+    mixed = [*known, *changed, *(_broken(line, dice) for line in known), *dice.sample(changed, len(changed) // 4)]
     dice.shuffle(mixed)
     return tuple(mixed)
+
+
+def _broken(line: str, dice: random.Random) -> str:
+    """Return a line with another character somewhere in what may be its prefixes."""
+    at = dice.randrange(max(1, min(len(line), 70)))
+    return line[:at] + dice.choice("0123456789 .,:[]-?eE/x") + line[at + 1 :]
 
 
 def test_prefixes_are_recalled_as_they_are_read():
@@ -58,6 +65,9 @@ def test_prefixes_are_recalled_as_they_are_read():
             "[rank0]:W0805 06:15:40.18 1701 torch/_dynamo/x.py:906] [0/8] y",
             "[rank0]:W0805 06:15:41.18 1702 torch/_dynamo/x.py:906] [0/8] y",
         ),
+        ("[rank1]:[titan] 2026-01-02 00:00:03,250 - root - INFO - x", "[rank1]:[titan] 2026-01-02 00:00:03,2?0 - root - INFO - x"),
+        ("[rank1]:[titan] 2026-01-02 00:00:03,250 - root - INFO - x", "[rank1]:[titan] 2026-01-02 00:00:03,2e1 - root - INFO - x"),
+        ("[rank1]:[titan] 2026-01-02 00:00:03,250 - root - INFO - x", "[rank1]:[titan] 2026-01-02 00:x0:03,250 - root - INFO - x"),
         ("01/02/2026 03:04:05 - INFO - x", "13/02/2026 03:04:05 - INFO - x"),
         ("[  123.456789] NVRM: x", "[1796000000.456789] NVRM: x"),
         ("2026-01-02T03:04:05+01:00 x", "2026-01-02T03:04:05+02:00 x"),

@@ -28,7 +28,7 @@ class _Known(NamedTuple):
     """What the prefixes of some lines say, but for the time."""
 
     prefix: Prefix
-    tails: set[bytes]  # shapes of what was seen to follow prefixes of these kinds
+    tails: set[bytes]  # shapes of what was seen to follow prefixes of this shape
 
 
 @dataclass(slots=True)
@@ -42,8 +42,9 @@ class _Layout:
     fraction: int  # where the digits of its fraction begin; they end at `until`
     stop: int  # where the message begins
     reach: int  # up to where it tells something of its speaker
-    known: dict[bytes, _Known] = field(default_factory=dict)
-    tails: dict[tuple[tuple[str, ...], bool, bool], set[bytes]] = field(default_factory=dict)
+    clock: bytes  # shape of date and clock
+    known: dict[bytes, _Known] = field(default_factory=dict, compare=False)
+    tails: dict[bytes, set[bytes]] = field(default_factory=dict, compare=False)
 
 
 class Recall:
@@ -51,7 +52,7 @@ class Recall:
 
     def __init__(self) -> None:
         self._layouts: tuple[dict[bytes, list[_Layout]], ...] = ({}, {})  # of lines without and with task numbers
-        self._stamps: dict[str, RawStamp] = {}
+        self._stamps: dict[tuple[str, int], RawStamp] = {}
         self._count = 0
 
     def read(self, text: str, labelled: bool = False) -> Prefix:
@@ -64,13 +65,14 @@ class Recall:
         if layouts is not None:
             for layout in layouts:
                 known = layout.known.get(data[: layout.varies] + data[layout.until : layout.reach])
-                if known is not None and _tail(data, layout.reach) in known.tails:
+                alike = known is not None and data[layout.varies : layout.until].translate(SHAPE) == layout.clock
+                if known is not None and alike and _tail(data, layout.reach) in known.tails:
                     found = self._recalled(text, layout, known.prefix)
                     if found is not None:
                         return found
         prefix = read_prefix(text, labelled)
         if prefix.kinds:
-            self._learn(text, data, self._layouts[labelled], prefix)
+            self._learn(text, data, self._layouts[labelled], front, prefix)
         return prefix
 
     def _recalled(self, text: str, layout: _Layout, prefix: Prefix) -> Prefix | None:
@@ -87,7 +89,7 @@ class Recall:
     def _stamp(self, text: str, layout: _Layout) -> RawStamp | None:
         """Read the stamp of a line; those of one second differ in their fraction only."""
         begin, end, until, fraction = layout.begin, layout.end, layout.until, layout.fraction
-        whole = text[begin:fraction] + text[until:end]
+        whole = text[begin:fraction] + text[until:end], until - fraction  # how many digits it has says how far it is to be believed
         base = self._stamps.get(whole)
         if base is None:
             found = read_stamp_at(text, begin)
@@ -101,7 +103,7 @@ class Recall:
         made: RawStamp = tuple.__new__(RawStamp, (*base[:_FRACTION], float("." + text[fraction:until]), *base[_FRACTION + 1 :]))
         return made
 
-    def _learn(self, text: str, data: bytes, known_layouts: dict[bytes, list[_Layout]], prefix: Prefix) -> None:
+    def _learn(self, text: str, data: bytes, known_layouts: dict[bytes, list[_Layout]], front: bytes, prefix: Prefix) -> None:
         made = _layout(text, prefix)
         if made is None:
             return
@@ -109,19 +111,16 @@ class Recall:
             known_layouts.clear()
             self._count = 0
         self._count += 1
-        layouts = known_layouts.setdefault(data[:_FRONT].translate(SHAPE), [])
-        place = (made.begin, made.end, made.varies, made.until, made.fraction, made.stop, made.reach)
-        for layout in layouts:
-            if place == (layout.begin, layout.end, layout.varies, layout.until, layout.fraction, layout.stop, layout.reach):
-                made = layout
-                break
+        layouts = known_layouts.setdefault(front, [])
+        if made in layouts:
+            made = layouts[layouts.index(made)]
         else:
             layouts.insert(0, made)
             del layouts[_LAYOUTS:]
         said = data[: made.varies] + data[made.until : made.reach]
         known = made.known.get(said)
         if known is None:
-            tails = made.tails.setdefault((prefix.kinds, bool(prefix.level), prefix.who.agent), set())
+            tails = made.tails.setdefault(said.translate(SHAPE), set())
             known = made.known[said] = _Known(prefix, tails)
         known.tails.add(_tail(data, made.reach))
 
@@ -134,16 +133,17 @@ def _layout(text: str, prefix: Prefix) -> _Layout | None:
     reach = max(stop, prefix.reach)
     stamp = prefix.stamp_text
     if stamp is None:
-        return _Layout(0, 0, 0, 0, 0, stop, reach)
+        return _Layout(0, 0, 0, 0, 0, stop, reach, b"")
     clock, digit = _CLOCK.search(stamp), _DIGIT.search(stamp)
     if prefix.raw is None or "/" in stamp or clock is None or digit is None:
         return None  # what follows it may decide what it means
     begin = text.find(stamp)
     if begin < 0 or begin + len(stamp) > stop:
         return None
-    until = begin + clock.end()
+    varies, until = begin + digit.start(), begin + clock.end()
     fraction = begin + clock.start(1) if clock[1] else until
-    return _Layout(begin, begin + len(stamp), begin + digit.start(), until, fraction, stop, reach)
+    shape = text[varies:until].encode().translate(SHAPE)
+    return _Layout(begin, begin + len(stamp), varies, until, fraction, stop, reach, shape)
 
 
 def _tail(data: bytes, at: int) -> bytes:
