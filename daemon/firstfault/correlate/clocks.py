@@ -96,6 +96,13 @@ def median(numbers: list[float]) -> float:
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
+def deviation(numbers: Iterable[float], middle: float | None = None) -> float:
+    """Return the median deviation from the middle, which is the median, scaled to the standard deviation of normal values."""
+    values = list(numbers)
+    usual = median(values) if middle is None else middle
+    return 1.4826 * median([abs(value - usual) for value in values])
+
+
 def _robust(differences: list[float], jitter: float) -> Offset:
     """Take the middle, and as error what nine in ten moments stay within.
 

@@ -268,6 +268,7 @@ class Correlator:
         surplus = len(run.seen) - int(self.limits.most_observations * 0.9)
         for one in order[:surplus]:
             del run.seen[one.id]
+        run.fresh &= run.seen.keys()
         run.dropped += surplus
 
     # judging

@@ -124,8 +124,7 @@ def _steps_beyond(window: Window, victims: Collection[Suspect], since: float) ->
 
 
 def _steps(window: Window, suspect: Suspect, since: float) -> Iterator[float]:
-    offset = window.clocks.offset(window.node_of(suspect))
-    ahead = 0.0 if math.isinf(offset.error) else offset.seconds
+    ahead, _ = _clock(window, suspect)
     for one in window.processes[suspect].progress:
         yield from (step for step, at in one.steps if at is not None and at - ahead > since)
 
@@ -150,9 +149,14 @@ def _timed(window: Window, finding: Finding) -> Finding:
     event = finding.event
     if finding.moment is not None or event is None or event.time.source != "near" or event.time.at is None or not finding.suspects:
         return finding
-    offset = window.clocks.offset(window.node_of(finding.suspects[0]))
-    ahead = 0.0 if math.isinf(offset.error) else offset.seconds
-    return replace(finding, moment=(event.time.at - ahead, event.time.precision + offset.error))
+    ahead, error = _clock(window, finding.suspects[0])
+    return replace(finding, moment=(event.time.at - ahead, event.time.precision + error))
+
+
+def _clock(window: Window, suspect: Suspect) -> tuple[float, float]:
+    """Return by how much a suspect's clock is ahead of the common scale, as far as that is known, and the error of that."""
+    offset = window.clocks.offset(window.node_of(suspect))
+    return 0.0 if math.isinf(offset.error) else offset.seconds, offset.error
 
 
 def _over(finding: Finding) -> float:

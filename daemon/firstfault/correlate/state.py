@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
@@ -10,7 +9,7 @@ from typing import Any
 
 import zstandard
 
-from firstfault.detect.plain import dump, load
+from firstfault.detect.plain import dump, load, pack, unpack
 from firstfault.model import Observation
 
 _CHUNK = 256  # observations packed together: those of ten thousand ranks as plain values at once would take hundreds of MB
@@ -61,7 +60,7 @@ def _pack(observations: Iterable[Observation]) -> list[str]:
     waiting, packed = iter(observations), []
     while chunk := [dump(one) for one in islice(waiting, _CHUNK)]:
         text = json.dumps(chunk, separators=(",", ":"))
-        packed.append(base64.b64encode(zstandard.compress(text.encode(), 1)).decode("ascii"))
+        packed.append(pack(text.encode()))
     return packed
 
 
@@ -70,7 +69,7 @@ def _unpack(saved: Iterable[Any]) -> Iterator[Any]:
     for one in saved:
         if isinstance(one, str):
             try:
-                text = zstandard.decompress(base64.b64decode(one))
+                text = unpack(one)
             except zstandard.ZstdError as error:
                 raise ValueError(f"a snapshot's packed observations cannot be read ({error}); start without it") from error
             yield from map(load, json.loads(text))

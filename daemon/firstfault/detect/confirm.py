@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from firstfault.detect.plan import Places, Sought, Spans, Use
+from firstfault.detect.plan import Program, Sought, Spans, Use
 from firstfault.model import NOTHING
 from firstfault.rules.catalogue import Symptom
 from firstfault.rules.matching import MAX_CAPTURE, typed_capture
@@ -14,7 +14,7 @@ from firstfault.text.shape import SHAPE
 
 _LONG = 1024  # bytes of a message, beyond which it is not kept
 _MOST = 4096  # messages kept of one plan
-Found = tuple[Sought, Places, Spans]  # a symptom, the numbers of its named groups, and where these are
+Found = tuple[Sought, Program, Spans]  # a symptom, the pattern that showed it, and where that and its groups are
 Known = dict[tuple[bytes, tuple[int, ...]], tuple[Found, ...]]
 
 
@@ -40,21 +40,20 @@ def symptoms_of(line: ReadLine, uses: Sequence[Use], known: Known) -> list[Shown
     if not any(use.symptoms for use in uses):
         return []
     message = encoded(line.message)
+    found: tuple[Found, ...] | None
     if len(message) > _LONG:
         found, _ = _symptoms(message, uses)
     else:
         numbers = tuple([use.number for use in uses])
         shape = message.translate(SHAPE)
-        known_one = known.get((shape, numbers))
-        if known_one is None:
-            known_one = known.get((message, numbers))
-        if known_one is None:
-            known_one, numb = _symptoms(message, uses)
+        recalled = known.get((shape, numbers))
+        found = recalled if recalled is not None else known.get((message, numbers))
+        if found is None:
+            found, numb = _symptoms(message, uses)
             if len(known) >= _MOST:
                 known.clear()
-            known[shape if numb else message, numbers] = known_one
-        found = known_one
-    return [Shown(sought, _captures(sought.symptom, message, names, spans), line, spans[0][0]) for sought, names, spans in found]
+            known[shape if numb else message, numbers] = found
+    return [Shown(sought, _captures(sought.symptom, program, message, spans), line, spans[0][0]) for sought, program, spans in found]
 
 
 def _symptoms(message: bytes, uses: Sequence[Use]) -> tuple[tuple[Found, ...], bool]:
@@ -84,21 +83,18 @@ def _shown(sought: Sought, message: bytes, hit: set[str]) -> Found | None:
         if program.pattern in hit and (spans := program.find(message)) is not None:
             if sought.forbidden is not None and sought.forbidden.find(message) is not None:
                 return None
-            return sought, program.places, spans
+            return sought, program, spans
     return None
 
 
-def _captures(symptom: Symptom, message: bytes, places: Places, spans: Spans) -> Mapping[str, str | int | float]:
-    if not places:
+def _captures(symptom: Symptom, program: Program, message: bytes, spans: Spans) -> Mapping[str, str | int | float]:
+    if not program.places:
         return NOTHING
     found: dict[str, str | int | float] = {}
-    for name, index in places:
-        start, stop = spans[index]
-        if start >= 0:
-            text = message[start:stop].decode("utf-8", "replace")
-            value = typed_capture(text[:MAX_CAPTURE], symptom.captures.get(name, "str"))
-            if value is not None:
-                found[name] = value
+    for name, text in program.groups(message, spans).items():
+        value = None if text is None else typed_capture(text[:MAX_CAPTURE], symptom.captures.get(name, "str"))
+        if value is not None:
+            found[name] = value
     return found
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-
-import zstandard
 
 from firstfault.detect import cache as disk
 from firstfault.detect import plain
@@ -270,7 +267,7 @@ def _packed(state: dict[str, Any], discreet: Discreet | None, end: int) -> dict[
     if discreet is not None:
         head = discreet.masked(head)
         kept = None if discreet.readable else discreet.masked(kept)
-    return {**state, "kept": None if kept is None else _text(kept), "end": end, "head": _text(head), "engine": plain.dump(engine)}
+    return {**state, "kept": None if kept is None else plain.pack(kept), "end": end, "head": plain.pack(head), "engine": plain.dump(engine)}
 
 
 def _covered(engine: dict[str, Any], discreet: Discreet) -> dict[str, Any]:
@@ -281,19 +278,11 @@ def _covered(engine: dict[str, Any], discreet: Discreet) -> dict[str, Any]:
 
 def _unpacked(saved: Mapping[str, Any], read_again: Callable[[int, int], bytes | None] | None) -> dict[str, Any] | None:
     if saved["kept"] is not None:
-        kept: bytes | None = _bytes(saved["kept"])
+        kept: bytes | None = plain.unpack(saved["kept"])
     elif saved["end"] == saved["start"]:
         kept = b""
     else:
         kept = read_again(saved["start"], saved["end"]) if read_again is not None else None
     if kept is None:
         return None
-    return {**saved, "kept": kept, "head": _bytes(saved["head"]), "engine": plain.load(saved["engine"])}
-
-
-def _text(data: bytes) -> str:
-    return base64.b64encode(zstandard.ZstdCompressor(level=1).compress(data)).decode("ascii")
-
-
-def _bytes(text: str) -> bytes:
-    return zstandard.ZstdDecompressor().decompress(base64.b64decode(text))
+    return {**saved, "kept": kept, "head": plain.unpack(saved["head"]), "engine": plain.load(saved["engine"])}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
+
+import zstandard
 
 from firstfault import model
 
@@ -35,6 +38,16 @@ def dump(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {"=": "map", "of": [[dump(key), dump(item)] for key, item in value.items()]}
     return [dump(item) for item in value]
+
+
+def pack(data: bytes) -> str:
+    """Return bytes as short text, for JSON."""
+    return base64.b64encode(zstandard.compress(data, 1)).decode("ascii")
+
+
+def unpack(text: str) -> bytes:
+    """Return the bytes that `pack` was given; zstandard.ZstdError or ValueError if it is something else."""
+    return zstandard.decompress(base64.b64decode(text))
 
 
 def load(value: Any) -> Any:

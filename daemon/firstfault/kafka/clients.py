@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from base64 import b64encode
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from aiokafka.errors import KafkaError
 
 from firstfault.errors import BrokerError
 from firstfault.kafka.options import Connection, Encryption, Login
+from firstfault.sinks.http import basic
 
 MAX_REQUEST_BYTES = 8 << 20
 _RENEW_SHARE = 0.8  # of a token's life after which another one is asked for
@@ -51,8 +51,7 @@ class Token(AbstractTokenProvider):
     async def _renew(self) -> None:
         login = self._login
         form = {"grant_type": "client_credentials"} | ({"scope": login.scope} if login.scope else {})
-        words = f"{login.client_id}:{_secret(login.client_secret, login.client_secret_file)}"
-        headers = {"Authorization": f"Basic {b64encode(words.encode()).decode()}"}
+        headers = {"Authorization": basic(login.client_id, _secret(login.client_secret, login.client_secret_file))}
         try:
             async with (
                 aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as session,

@@ -138,10 +138,10 @@ class HttpPoster:
             headers["Authorization"] = f"Bearer {token}"
         if access.basic_auth is not None:
             password = read_secret(access.basic_auth.password, access.basic_auth.password_file)
-            headers["Authorization"] = _basic(access.basic_auth.username, password or "")
+            headers["Authorization"] = basic(access.basic_auth.username, password or "")
         elif access.url != self._url and "Authorization" not in headers:
             parts = urlsplit(access.url)
-            headers["Authorization"] = _basic(unquote(parts.username or ""), unquote(parts.password or ""))
+            headers["Authorization"] = basic(unquote(parts.username or ""), unquote(parts.password or ""))
         return headers
 
     def _server_name(self) -> str | None:
@@ -177,7 +177,8 @@ def _without_user(url: str) -> str:
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
-def _basic(user: str, password: str) -> str:
+def basic(user: str, password: str) -> str:
+    """Return the Authorization header of a name and password."""
     return "Basic " + b64encode(f"{user}:{password}".encode()).decode("ascii")
 
 

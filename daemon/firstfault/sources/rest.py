@@ -139,11 +139,8 @@ def _skip(reader: ChunkReader, position: Position) -> bool:
 
 def read_again(position: Position, low: int, high: int) -> bytes | None:
     """Return bytes that were read before, from wherever their log is now: in place, renamed, copied or compressed; None: it is gone."""
-    among = siblings(position.path)
-    moved = same_inode(position, among) if not _holds(position, position.path) else None
-    found = moved or (same_content(position, among, set()) if not _holds(position, position.path) else None)
-    path = position.path if found is None else found.path
-    if found is None and not _holds(position, path):
+    path = _whereabouts(position)
+    if path is None:
         return None
     data = bytearray()
     try:
@@ -154,6 +151,15 @@ def read_again(position: Position, low: int, high: int) -> bytes | None:
     except (DamagedError, OSError):
         return None
     return bytes(data[: high - low]) if len(data) >= high - low else None
+
+
+def _whereabouts(position: Position) -> str | None:
+    """Return where the log is that a position was taken in; None where it is gone."""
+    if _holds(position, position.path):
+        return position.path
+    among = siblings(position.path)
+    found = same_inode(position, among) or same_content(position, among, set())
+    return found.path if found is not None else None
 
 
 def _holds(position: Position, path: str) -> bool:

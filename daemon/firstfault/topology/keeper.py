@@ -19,7 +19,7 @@ SNAPSHOT_VERSION = 1
 MAX_EVENTS = 100_000  # that wait for the disk
 FIRST_WAIT_SECS = 1.0
 MAX_WAIT_SECS = 60.0
-COST_SHARE = 20  # of the time that a checkpoint took, until the next: one of ten thousand ranks takes long
+COST_SHARE = 20  # a checkpoint that took t seconds is not repeated for 20 t, so that it costs at most a twentieth of the time
 
 
 def snapshot_name(config: Config) -> str:

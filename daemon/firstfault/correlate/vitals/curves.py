@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from firstfault.correlate.clocks import median
-from firstfault.correlate.vitals.numbers import Trouble, deviation
+from firstfault.correlate.clocks import deviation, median
+from firstfault.correlate.vitals.numbers import Trouble
 from firstfault.correlate.vitals.series import WINDOW, Series
 
 ABOVE = "loss-above-earlier-attempts"

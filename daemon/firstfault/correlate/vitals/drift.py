@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from firstfault.correlate.clocks import median
+from firstfault.correlate.clocks import deviation, median
 from firstfault.correlate.vitals.recent import Recent
 
 BLOCK = 20  # numbers at least
@@ -61,8 +61,7 @@ class Drift:
     def _close(self) -> None:
         block, self._block, self._weight = self._block, [], 0.0
         middle = median(block)
-        spread = 1.4826 * median([abs(value - middle) for value in block])
-        self._noises.append(1.2533 * spread / math.sqrt(len(block)))
+        self._noises.append(1.2533 * deviation(block, middle) / math.sqrt(len(block)))
         if self.blocks:
             self._moves.append(abs(middle - self.newest))
         self.blocks += 1

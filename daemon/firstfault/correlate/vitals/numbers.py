@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from firstfault.correlate.clocks import median
+from firstfault.correlate.clocks import deviation, median
 from firstfault.correlate.vitals.drift import Drift
 from firstfault.correlate.vitals.series import WINDOW, Series
 from firstfault.rules.catalogue import RuleSet
@@ -81,12 +81,6 @@ def troubles(told: Mapping[str, Series], asked: Iterable[Asked] = ()) -> list[Tr
     return list({one.fingerprint: one for one in reversed(found)}.values())[::-1]
 
 
-def deviation(values: Sequence[float]) -> float:
-    """Return the median deviation from the median, scaled to the standard deviation of normal values."""
-    middle = median(list(values))
-    return 1.4826 * median([abs(value - middle) for value in values])
-
-
 def _newest(one: Series, count: int) -> list[float]:
     """Return so many of the newest finite values."""
     found = [value for _, value in one.points[-2 * count :] if math.isfinite(value)]
@@ -105,14 +99,10 @@ def _risen(one: Series) -> tuple[float, float, list[float]] | None:
     return base, bound, recent
 
 
-def _begun(one: Series, bound: float) -> float:
-    """Return the step of the first of the newest points that lie above a bound."""
-    above = 0
-    for _, value in reversed(one.points):
-        if value <= bound:
-            break
-        above += 1
-    return one.points[-above][0] if above else one.points[-1][0]
+def _begun(points: Sequence[tuple[float, float]], usual: Callable[[float], bool]) -> float:
+    """Return the step of the first of the newest points none of which has a usual value."""
+    count = next((count for count, (_, value) in enumerate(reversed(points)) if usual(value)), len(points))
+    return points[-count][0] if count else points[-1][0]
 
 
 def _rising(one: Series) -> Trouble | None:
@@ -124,7 +114,7 @@ def _rising(one: Series) -> Trouble | None:
     early, late = median(recent[: _LASTING // 2]), median(recent[_LASTING // 2 :])
     climbing = late - early > 2 * (one.best or risen)[1] or late > 2 * base
     what = "climbs" if climbing else "jumped and stays up"
-    step = _begun(one, bound)
+    step = _begun(one.points, lambda value: value <= bound)
     return Trouble(DIVERGING if climbing else SPIKE, step, f"since step {step:g} the loss {what}: {late:.4g}, its best was {base:.4g}")
 
 
@@ -173,13 +163,8 @@ def _collapsed(one: Series) -> Trouble | None:
     recent = [value for _, value in points[-_SCALE_POINTS:]]
     if len(points) < 2 * _SCALE_POINTS or max(recent) > _SCALE_LOW or (most := max(one.values)) < _SCALE_HIGH:
         return None
-    first = _begun_below(points, _SCALE_LOW)
+    first = _begun(points, lambda value: value > _SCALE_LOW)
     return Trouble(OVERFLOW, first, f"since step {first:g} the loss scale stays at {recent[-1]:g}, it was {most:g}")
-
-
-def _begun_below(points: Sequence[tuple[float, float]], bound: float) -> float:
-    below = next((count for count, (_, value) in enumerate(reversed(points)) if value > bound), len(points))
-    return points[-below][0] if below else points[-1][0]
 
 
 def _exploding(one: Series) -> Trouble | None:
@@ -246,7 +231,7 @@ def _spiked(ask: Asked, one: Series) -> Trouble | None:
     if risen is None:
         return None
     base, bound, recent = risen
-    step = _begun(one, bound)
+    step = _begun(one.points, lambda value: value <= bound)
     return Trouble(ask.fingerprint, step, f"since step {step:g} {ask.name} is about {median(recent):.4g}, its lowest level was {base:.4g}")
 
 

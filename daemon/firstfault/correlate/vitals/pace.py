@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from firstfault.correlate.clocks import median
+from firstfault.correlate.clocks import deviation
 from firstfault.correlate.vitals.recent import Recent
 
 SHORTEST_SECS = 30.0  # a stall is never told sooner
@@ -115,7 +115,7 @@ class Pace:
     def limit(self, step: float, phase: str) -> float:
         """Return the seconds after a step line without another one from which the job counts as stalled."""
         usual = self.line_secs
-        spread = 1.4826 * median([abs(gap - usual) for gap in self.gaps])
+        spread = deviation(self.gaps, usual)
         steps = USUAL_STEPS * self.step_secs * (1 + 3 * spread / usual) if usual else 0.0  # one slow step of an unsteady job is no stall
         wait = max(SHORTEST_SECS, steps) + (usual if self.spacing > 1 else 0.0)
         wait = max(wait, usual + 10 * spread, 1.5 * self.gaps.largest)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from firstfault.correlate.clocks import median
+from firstfault.correlate.clocks import deviation, median
 from firstfault.correlate.vitals.drift import Drift
 
 MOST = 768
@@ -49,7 +49,7 @@ class Series:
             return
         middle = median(values)
         if self.best is None or middle < self.best[0]:
-            self.best = middle, 1.4826 * median([abs(value - middle) for value in values])
+            self.best = middle, deviation(values, middle)
 
     def _thin(self) -> None:
         middle = self.points[_KEPT_FIRST:-_KEPT_WHOLE]

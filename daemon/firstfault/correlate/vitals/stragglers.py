@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from firstfault.correlate.clocks import median
+from firstfault.correlate.clocks import deviation, median
 
 FEWEST_PEERS = 4  # ranks that print a time, below which nobody can be told from the others
 FEWEST_POINTS = 8  # of each rank
@@ -78,7 +78,7 @@ def _by(name: str, told: Told, step_secs: float | None, fewest: int) -> Straggle
 
 def _behind(name: str, values: Mapping[int, float], step: float | None) -> set[int]:
     usual = median(list(values.values()))
-    spread = 1.4826 * median([abs(value - usual) for value in values.values()])
+    spread = deviation(values.values(), usual)
     apart = {rank for rank, value in values.items() if abs(value - usual) > DEVIATIONS * spread}
     return {rank for rank in apart if _cost(name, values[rank], usual, step) >= LEAST_COST}
 

@@ -84,17 +84,20 @@ def number_of(text: str) -> float | None:
 
 def find_values(text: str) -> Iterator[tuple[str, int, int, float]]:
     """Yield the canonical name of each named number of a line, where the number is, and what it is multiplied by."""
-    for match in _PAIR.finditer(text[:MAX_LENGTH].lower()):
-        canonical, factor = CANONICAL[match[1]]
-        yield canonical, *match.span(2), factor
+    for name, factor, match in _named(text):
+        yield name, *match.span(2), factor
 
 
 def read_values(text: str) -> dict[str, float]:
     """Read the named numbers of a line under their canonical names; a name that comes twice keeps its first value."""
     values: dict[str, float] = {}
-    for match in _PAIR.finditer(text[:MAX_LENGTH].lower()):
-        canonical, factor = CANONICAL[match[1]]
+    for name, factor, match in _named(text):
         value = number_of(match[2])
         if value is not None and len(values) < MAX_VALUES:
-            values.setdefault(canonical, value * factor)
+            values.setdefault(name, value * factor)
     return values
+
+
+def _named(text: str) -> Iterator[tuple[str, float, re.Match[str]]]:
+    for match in _PAIR.finditer(text[:MAX_LENGTH].lower()):
+        yield *CANONICAL[match[1]], match

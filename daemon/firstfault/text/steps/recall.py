@@ -20,8 +20,8 @@ class _Known:
 
     __slots__ = ("afresh", "format", "places")
 
-    def __init__(self, format_: str | None, places: Places | None, afresh: bool = False) -> None:
-        self.format, self.places, self.afresh = format_, places, afresh
+    def __init__(self, format_: str | None, places: Places | None) -> None:
+        self.format, self.places, self.afresh = format_, places, False
 
     def read(self, text: str) -> StepLine | None:
         if self.places is None or self.format is None:
