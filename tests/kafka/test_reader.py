@@ -28,6 +28,7 @@ class Row:
     partition: int = 0
 
 
+COMM = b"[rank%d]: gpu-0:40:40 [0] NCCL INFO comm 0x55d rank %d nranks 256 cudaDev 0 busId 1000 commId 0x7f - Init COMPLETE"
 TRACE = [b"[rank3]: Traceback (most recent call last):", b'[rank3]:   File "/a.py", line 1, in f', b"[rank3]: ValueError: no such shard"]
 
 
@@ -56,8 +57,13 @@ def records(seed: int, count: int = 400) -> list[Row]:
     return found
 
 
-def read(rows: list[Row], sizes: list[int], slow: bool = False, restart_at: int = -1) -> tuple[dict[str, Observation], set[int], int]:
-    """Read records in batches of these sizes, over and over; return what was found, what was set aside, and how many lines were read."""
+def read(
+    rows: list[Row], sizes: list[int], slow: bool = False, restart_at: int = -1, asked: bool = False
+) -> tuple[dict[str, Observation], set[int], int]:
+    """Read records in batches of these sizes, over and over; return what was found, what was set aside, and how many lines were read.
+
+    With `asked`, everybody is summed up after each batch.
+    """
 
     def fresh() -> PartitionReader:
         made = PartitionReader("t", 0, 0, RULES, SCANNER, ReaderOptions())
@@ -74,8 +80,10 @@ def read(rows: list[Row], sizes: list[int], slow: bool = False, restart_at: int 
     states: dict[str, Any] = {}
     while at < len(rows):
         batch = rows[at : at + sizes[number % len(sizes)]]
-        taken: Taken = reader.take(batch, 1796032900.0)
+        taken: Taken = reader.take(batch, 1796032900.0 + 10 * number)
         keep(taken.findings)
+        if asked:
+            keep(reader.summaries(1796032900.0 + 10 * number, spare=1 << 20))
         poison |= {record.offset for record, _ in taken.poison}
         lines += taken.lines
         at, number = at + len(batch), number + 1
@@ -109,11 +117,7 @@ def test_lines_of_one_key_are_read_at_once_like_any_other() -> None:
 
 def test_large_batches_name_what_they_found_by_where_it_stands() -> None:
     """Facts and faults at the head of a batch that is larger than what a stream keeps are named as if each record had come alone."""
-    comms = [
-        b"[rank%d]: gpu-0:%d:%d [%d] NCCL INFO comm 0x55d rank %d nranks 16 cudaDev %d busId %x000 commId 0x7f - Init COMPLETE"
-        % (rank, 40 + rank, 40 + rank, rank % 8, rank, rank % 8, rank)
-        for rank in range(16)
-    ]
+    comms = [COMM % (rank, rank) for rank in range(16)]
     lines = [*comms, OOM, *(step(number % 16, number) for number in range(4_000))]
     for headers in ((), (("job", b"llama"),)):
         rows = [Row(number, text, None, headers) for number, text in enumerate(lines)]
@@ -121,3 +125,12 @@ def test_large_batches_name_what_they_found_by_where_it_stands() -> None:
         assert sum("nccl-comm" in name for name in alone[0]) == 16
         assert read(rows, [len(rows)]) == alone
         assert read(rows, [1_500]) == alone
+
+
+def test_summing_up_names_nothing_otherwise() -> None:
+    """A summary speaks of the end of what was read, where the next record begins: what that one holds keeps its own name."""
+    rows = [Row(rank, COMM % (rank, rank), b"job") for rank in range(200)]
+    alone = read(rows, [1], slow=True)
+    assert len(alone[0]) == 200
+    assert read(rows, [1, 70], asked=True) == alone
+    assert read(rows, [3], asked=True, restart_at=20)[0] == alone[0]

@@ -80,7 +80,7 @@ class Places:
             del self._starts[:index], self._places[:index], self._times[:index]
 
     def place(self, offset: int) -> int:
-        """Return the place of a byte of the stream; the same one, however often it is asked for."""
+        """Return the place of a byte of the stream that was taken; the same one, however often it is asked for."""
         known = self._told.get(offset)
         if known is not None:
             return known
@@ -105,7 +105,7 @@ class Places:
 
     def placed(self, one: Observation) -> Observation:
         """Return an observation whose id and positions are those of records: the same after any restart."""
-        place = self.place(one.offset)
+        place = self.place(one.offset - 1) + 1 if isinstance(one, Progress) and one.offset else self.place(one.offset)  # its end may be new
         head, tail = f"{one.stream}@", one.id[len(one.stream) + 1 :].partition("/")[2]
         name = f"{head}{place}/{tail}"
         if isinstance(one, Event):
