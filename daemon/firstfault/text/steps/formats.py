@@ -54,6 +54,15 @@ _RATES = (
     (rf", {{1,4}}({_NUM})s/(?:it|step|ba|batch)", "step_time", 1.0),
     (rf", {{1,4}}({_NUM})(?:it|step|ba|batch)/s", "steps_per_second", 1.0),
 )
+# numbers that stand before their unit, and the norm of llm.c
+_UNNAMED = (
+    (rf"({_COUNT})[ ]?tok(?:ens)?/s", "tokens_per_second", 1.0),
+    (rf"({_COUNT})[ ]?samples/s", "samples_per_second", 1.0),
+    (rf"\| {{1,4}}({_COUNT})[ ]?ms\b", "step_time", 0.001),
+    (rf"({_NUM})[ ]?s/(?:step|it)", "step_time", 1.0),
+    (r"\| {1,4}norm:? {1,4}(\d{1,12}(?:\.\d{1,12})?|nan|inf)", "grad_norm", 1.0),
+)
+_ENDLESS = r"(?:Epoch (?P<e>\d+):[\s:]*)?(?P<d>[^%|\r\n]{0,80}?)"
 
 FORMATS: tuple[Format, ...] = (
     Format(
@@ -420,14 +429,39 @@ FORMATS: tuple[Format, ...] = (
             ),
             Example("level=info msg=train step=7 loss=2.5 data_time=0.01", 7, values={"loss": 2.5, "data_time": 0.01}),
             Example("step 1 loss 6.4329", 1, values={"loss": 6.4329}),
+            Example(
+                "step   12/19560 | loss 9.123456 (+nanz)| norm 12.3456 (+nanz)| lr 1.20e-05 | 1234.56 ms | 58.1% bf16 MFU | 424,242 tok/s",
+                12,
+                19560,
+                values={"loss": 9.123456, "grad_norm": 12.3456, "lr": 1.2e-5, "step_time": 1.23456, "tokens_per_second": 424242},
+            ),
+            Example(
+                "step   12 | loss: 6.1234 | lr 1.0000e-04 | norm: 1.2345 | dt: 338.44ms | tok/sec: 1,549,000.78",
+                12,
+                values={"loss": 6.1234, "lr": 1e-4, "grad_norm": 1.2345, "step_time": 0.33844, "tokens_per_second": 1549000.78},
+            ),
+            Example(
+                "step=5 loss=2.5 iter_time=310ms mem=14230MiB tokens_per_sec=1.2M",
+                5,
+                values={"loss": 2.5, "step_time": 0.31, "memory": 14230 / 1024, "tokens_per_second": 1.2e6},
+            ),
         ),
+        also=_UNNAMED,
     ),
     Format(
         "generic",
         "the same with iter",
         ("iter",),
         _ITER,
-        (Example("iter: 12 loss: 2.5", 12, values={"loss": 2.5}),),
+        (
+            Example("iter: 12 loss: 2.5", 12, values={"loss": 2.5}),
+            Example(
+                "[01/02 03:04:05 d2.utils.events]:  iter: 19  total_loss: 2.3 data_time: 0.0100  max_mem: 5120M",
+                19,
+                values={"loss": 2.3, "data_time": 0.01, "memory_peak": 5},
+            ),
+        ),
+        also=_UNNAMED,
     ),
     Format(
         "lightning",
@@ -460,6 +494,32 @@ FORMATS: tuple[Format, ...] = (
             ),
             Example("  8%|8         | 120/1500 [02:10<24:51,  1.08s/it, loss=1.29]", 120, 1500, values={"loss": 1.29, "step_time": 1.08}),
         ),
+        True,
+        _RATES,
+    ),
+    Format(
+        "lightning-endless",
+        "Lightning, of a loader whose length is unknown",
+        ("/? [",),
+        rf"{_ENDLESS}\|[^|]{{0,200}}\| (?P<s>{_COUNT})/\? \[",
+        (
+            Example(
+                "Epoch 0: |          | 12/? [00:10<00:00,  1.17it/s, v_num=3, train_loss=2.310]",
+                12,
+                None,
+                0,
+                {"loss": 2.31, "steps_per_second": 1.17},
+            ),
+        ),
+        True,
+        _RATES,
+    ),
+    Format(
+        "tqdm-endless",
+        "tqdm, of a loader whose length is unknown",
+        ("it [",),
+        rf"{_ENDLESS}\b(?P<s>\d{{1,12}})it \[\d",
+        (Example("Train: 12it [00:10,  1.17it/s, loss=2.5]", 12, values={"loss": 2.5, "steps_per_second": 1.17}),),
         True,
         _RATES,
     ),

@@ -30,9 +30,9 @@ _COMPILED: tuple[_Compiled, ...] = tuple(
     (one, one.hints, re.compile(one.pattern), tuple((re.compile(text), name, factor) for text, name, factor in one.also)) for one in FORMATS
 )
 EVALUATIONS = frozenset(one.name for one in FORMATS if one.evaluates)
-BARS = frozenset({"tqdm", "lightning", "rich-bar"})
+BARS = frozenset({"tqdm", "lightning", "rich-bar", "tqdm-endless", "lightning-endless"})
 BLOCKS = frozenset(one.name for one in FORMATS if one.block)
-_GATE = ("tep", "%|", "oss", "iter", "Iter", "batch=", "Epoch", "num_updates", "]:", "━")
+_GATE = ("tep", "%|", "oss", "iter", "Iter", "batch=", "Epoch", "num_updates", "]:", "━", "it [")
 _BYTES_GATE = tuple(word.encode() for word in _GATE)
 # bars of preparation or evaluation, which are no training steps
 _OTHER_BAR = re.compile(
