@@ -72,6 +72,16 @@ def symptom(**changes: Any) -> dict[str, Any]:
     return {name: value for name, value in made.items() if value is not None}
 
 
+def twice(text: str, **parts: Any) -> list[dict[str, Any]]:
+    """Return two examples of a text, since one text said twice proves no more than said once."""
+    return [{"line": text, "symptom": "jam", **parts}, {"line": f"[rank1]: {text}", "symptom": "jam", **parts}]
+
+
+def quiet(*texts: str) -> list[dict[str, Any]]:
+    """Return near misses."""
+    return [{"line": text, "why": "x"} for text in texts]
+
+
 def write(root: Path, *entries: dict[str, Any]) -> Path:
     """Write entries below `root` where they belong and return `root`."""
     for one in entries:

@@ -10,7 +10,7 @@ import pytest
 from firstfault.cli import rules
 from firstfault.rules.check import Report, check
 from firstfault.rules.healthy import healthy_lines
-from tests.rules.make import entry, symptom, write
+from tests.rules.make import entry, quiet, symptom, twice, write
 
 QUIET = ["step 1 loss 2.0"]
 
@@ -52,7 +52,7 @@ def step(**parts: str) -> dict:
             {"symptoms": [symptom(), symptom(id="stop", signature=False, any=["widget stopped"], captures=None)]},
             "'stop' has no text under match",
         ),
-        ({"match": [{"line": "widget 7 jammed", "symptom": "jam"}] * 2}, "capture 'unit' is asserted in no example"),
+        ({"match": twice("widget 7 jammed")}, "capture 'unit' of symptom 'jam' is asserted in no example"),
         (step(stack="pytorch", code="FSDP(model)", language="python"), "fix step 1 uses an option of pytorch without needs"),
         (step(command="export NCCL_DEBUG=INFO"), "fix step 1 uses NCCL_DEBUG without needs"),
     ],
@@ -103,6 +103,21 @@ def test_an_option_that_could_not_be_looked_up_says_why(tmp_path: Path) -> None:
     assert (found.notes, found.steps, found.looked_up) == ((), 1, 1)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "grep -c jammed LOG",
+        "grep -ciE 'WIDGET [0-9]+ (jammed|stuck)' LOG",
+        r"grep -c 'widget .* \(jammed\|stuck\)' LOG",
+        "firstfault rules test --only widget-jam LOG",
+        "journalctl -k | grep -c stopped",
+    ],
+)
+def test_a_verification_that_sees_the_failure_passes(tmp_path: Path, command: str) -> None:
+    """Both kinds of regular expression are understood; what is asked of another source than the log cannot be judged."""
+    assert said(report(tmp_path, entry(verify={"command": command, "absent_for": "24h"}))) == []
+
+
 def twin(**changes: object) -> dict:
     """Return a second entry that matches the first one's examples."""
     return entry(fingerprint="widget-dust", title="Widget dusty", **changes)
@@ -132,8 +147,12 @@ def test_context_lines_compete_with_nobody(tmp_path: Path) -> None:
 def test_only_the_line_that_an_excerpt_is_about_is_compared(tmp_path: Path) -> None:
     """A longer excerpt shows what follows too, which is other entries' business."""
     excerpt = [{"lines": "widget 7 jammed\nfan 3 stopped\n", "symptom": "jam", "captures": {"unit": 7}}, entry()["match"][1]]
-    fan = {"symptoms": [symptom(any=["fan (?P<unit>\\d+) stopped"])], "no_match": [{"line": "fan spins", "why": "x"}] * 2}
-    other = twin(**fan, match=[{"line": "fan 3 stopped", "symptom": "jam", "captures": {"unit": 3}}] * 2)
+    fan = {
+        "verify": {"command": "grep -c stopped LOG", "absent_for": "24h"},
+        "symptoms": [symptom(any=["fan (?P<unit>\\d+) stopped"])],
+        "no_match": quiet("fan spins", "fan 3"),
+    }
+    other = twin(**fan, match=twice("fan 3 stopped", captures={"unit": 3}))
     assert said(report(tmp_path, entry(match=excerpt), other)) == []
 
 
@@ -152,8 +171,9 @@ def test_a_context_that_a_healthy_job_may_have_excuses_nothing(tmp_path: Path) -
 def test_a_numeric_symptom_is_held_against_healthy_step_lines(tmp_path: Path) -> None:
     """A NaN in a healthy log is refused; a word that holds "nan" is none."""
     text = "{'loss': nan, 'grad_norm': 1.0, 'learning_rate': 1e-05, 'epoch': 0.1}"
-    example = [{"line": text, "symptom": "jam"}] * 2
-    made = entry(symptoms=[symptom(any=None, captures=None, numeric={"name": "loss", "is": "nan"})], match=example)
+    example = [{"line": text, "symptom": "jam"}, {"line": text.replace("0.1", "0.2"), "symptom": "jam"}]
+    verify = {"command": "firstfault steps show LOG", "absent_for": "24h"}
+    made = entry(symptoms=[symptom(any=None, captures=None, numeric={"name": "loss", "is": "nan"})], match=example, verify=verify)
     assert said(report(tmp_path, made, healthy=["number of nan iterations:   0 | loss: 1.0"])) == []
     assert len(said(report(tmp_path, made, healthy=[text]))) == 1
 
@@ -171,8 +191,8 @@ def test_a_sentence_in_more_than_three_entries_is_refused(tmp_path: Path) -> Non
             looks_like=f"Rank {number} stops and says so.",
             does_not_establish=f"Where dust {number} came from.",
             symptoms=[symptom(any=[f"widget number{number} (?P<unit>\\d+) jammed"])],
-            match=[{"line": f"widget number{number} 7 jammed", "symptom": "jam", "captures": {"unit": 7}}] * 2,
-            no_match=[{"line": "fine", "why": "x"}] * 2,
+            match=twice(f"widget number{number} 7 jammed", captures={"unit": 7}),
+            no_match=quiet("fine", "well"),
         )
         for number in range(4)
     ]
@@ -187,8 +207,8 @@ def test_equal_titles_are_refused(tmp_path: Path) -> None:
     other = entry(
         fingerprint="fan-jam",
         symptoms=[symptom(any=["fan number (?P<unit>\\d+) jammed"])],
-        match=[{"line": "fan number 7 jammed", "symptom": "jam", "captures": {"unit": 7}}] * 2,
-        no_match=[{"line": "fine", "why": "x"}] * 2,
+        match=twice("fan number 7 jammed", captures={"unit": 7}),
+        no_match=quiet("fine", "well"),
     )
     assert said(report(tmp_path, entry(), other)) == ["title is shared by fan-jam, widget-jam; a reader must tell them apart"]
 
@@ -239,8 +259,13 @@ BROKEN = {
         [entry(hardware_or_software="Hardware.")],
         "hardware_or_software says 'Hardware.' without how to tell",
     ),
-    "no near misses": ([entry(no_match=[])], "0 near misses under no_match; at least 2 prove an entry"),
-    "one example": ([entry(match=entry()["match"][:1])], "1 texts under match; at least 2 prove an entry"),
+    "no near misses": ([entry(no_match=[])], "0 near misses under no_match; at least 2 different ones prove an entry"),
+    "one example": ([entry(match=entry()["match"][:1])], "1 texts under match; at least 2 different ones prove an entry"),
+    "one example said twice": (
+        [entry(match=[entry()["match"][0]] * 2)],
+        "1 texts under match; at least 2 different ones prove an entry",
+    ),
+    "one near miss said twice": ([entry(no_match=quiet("fine", "fine"))], "1 near misses under no_match; at least 2 different ones"),
     "an example that does not match": (
         [entry(match=[*entry()["match"], {"line": "widget seven jammed", "symptom": "jam"}])],
         "example does not match symptom 'jam': 'widget seven jammed'",
@@ -250,8 +275,8 @@ BROKEN = {
         "near miss matches symptom 'jam': 'widget 8 jammed'",
     ),
     "a capture nobody asserts": (
-        [entry(match=[{"line": "widget 7 jammed", "symptom": "jam"}] * 2)],
-        "capture 'unit' is asserted in no example",
+        [entry(match=twice("widget 7 jammed"))],
+        "capture 'unit' of symptom 'jam' is asserted in no example",
     ),
     "a wrong capture": (
         [entry(match=[{"line": "widget 7 jammed", "symptom": "jam", "captures": {"unit": 8}}, entry()["match"][1]])],
@@ -265,8 +290,8 @@ BROKEN = {
         [
             entry(
                 symptoms=[symptom(any=[r"lm loss: (?P<unit>\d)"])],
-                match=[{"line": "lm loss: 7", "symptom": "jam", "captures": {"unit": 7}}] * 2,
-                no_match=[{"line": "fine", "why": "x"}] * 2,
+                match=twice("lm loss: 7", captures={"unit": 7}),
+                no_match=quiet("fine", "well"),
             )
         ],
         "symptom 'jam' sees a failure in a healthy line: ",
@@ -285,8 +310,8 @@ BROKEN = {
                 title=f"Jam {number}",
                 scale=SENTENCE,
                 symptoms=[symptom(any=[rf"widget kind{number} (?P<unit>\d+) jammed"])],
-                match=[{"line": f"widget kind{number} 7 jammed", "symptom": "jam", "captures": {"unit": 7}}] * 2,
-                no_match=[{"line": "fine", "why": "x"}] * 2,
+                match=twice(f"widget kind{number} 7 jammed", captures={"unit": 7}),
+                no_match=quiet("fine", "well"),
             )
             for number in range(4)
         ],
@@ -299,6 +324,30 @@ BROKEN = {
         "without where: the file or page",
     ),
     "an option nobody looked up": ([entry(fix=fixed_by(needs="nccl>=2.3", where="env"))], "names nccl>=2.3 without checked: the versions"),
+    "an option to confirm with, without its package": (
+        [entry(confirm=[{"do": "See.", "command": "NCCL_NVLS_ENABLE=0 torchrun ... train.py"}])],
+        "confirm step 1 uses NCCL_NVLS_ENABLE without needs: name the package",
+    ),
+    "an option of the smoke test without its package": (
+        [entry(smoke_test={"do": "Try.", "stack": "pytorch", "command": "torchrun train.py"})],
+        "smoke test uses an option of pytorch without needs",
+    ),
+    "an option without its command": (
+        [entry(fix={"summary": "x", "steps": [{"do": "Set it.", "command": "--widget-oil 3"}]})],
+        "fix step 1 begins with the option --widget-oil: give the whole command",
+    ),
+    "a device of one machine": (
+        [entry(confirm=[{"do": "Read it.", "command": "mlxlink -d mlx5_0 -c"}])],
+        "confirm step 1 shows 'mlx5_0', which one machine or run has: write a placeholder",
+    ),
+    "a checkpoint of one run": (
+        [entry(fix={"summary": "x", "steps": [{"do": "Go back.", "command": "ls out/checkpoint-2200"}]})],
+        "fix step 1 shows 'checkpoint-2200', which one machine or run has",
+    ),
+    "a verification that is blind": (
+        [entry(verify={"command": "grep -cE 'widgets? [0-9]+ stopped' LOG", "absent_for": "24h"})],
+        "verify does not find '[rank3]: widget 7 jammed': it would say that this failure is gone",
+    ),
     "nobody who writes it": ([entry(written_by=[])], "written_by is missing; say who writes its lines: exception, "),
     "a style without an example": ([entry(written_by=["nccl"])], "no text under match is written as 'nccl', in which NCCL or RCCL is met"),
 }

@@ -17,15 +17,13 @@ from firstfault.rules.healthy import healthy_lines
 from firstfault.rules.load import parse, read_files, shipped_folder
 from firstfault.rules.matching import compiled
 from firstfault.rules.matrix import alarms, by_pair, crossings
+from firstfault.rules.remedies import all_steps, step_faults, verify_faults
 from firstfault.rules.suggest import suggestion
 from firstfault.rules.wardrobe import missing_styles, outgrown
 
 MIN_EXAMPLES = 2
 MAX_SAME_SENTENCE = 3
 MIN_HOW_TO_TELL = 3  # words about hardware or software: the answer, and how it is told
-SPECIFIC_STACKS = frozenset(("pytorch", "hf-trainer", "deepspeed", "megatron", "vllm", "lightning", "jax", "ray"))
-# A switch of a library in a step for any stack; CUDA_ and PYTHON... are left out, since every version knows those in use.
-_SWITCH = re.compile(r"\b(?:NCCL|RCCL|TORCH|PYTORCH|GLOO|UCX|FI|XLA|JAX|VLLM|HF|RAY|OMPI|FLASHINFER|TRITON)_[A-Z0-9_]+=")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +58,7 @@ def check(folders: Sequence[Path] | None = None, healthy: Iterable[str] | None =
         notes += _notes(entry)
     overlaps, undeclared = _overlaps(rules)
     faults += [*undeclared, *_sentence_faults(rules), *_title_faults(rules), *_alarm_faults(rules, healthy)]
-    named = [step for entry in rules.entries.values() for step in _all_steps(entry) if step.needs]
+    named = [step for entry in rules.entries.values() for _, step in all_steps(entry) if step.needs]
     looked_up = sum(is_looked_up(step) for step in named)
     return Report(rules, tuple(sorted(set(faults))), tuple(sorted(set(notes))), _counts(rules), overlaps, len(named), looked_up)
 
@@ -68,10 +66,6 @@ def check(folders: Sequence[Path] | None = None, healthy: Iterable[str] | None =
 def is_looked_up(step: Step) -> bool:
     """Tell whether the step's options were found in their source; `checked: unverified, ...` says why they were not."""
     return bool(step.checked) and not step.checked.startswith("unverified")
-
-
-def _all_steps(entry: Entry) -> tuple[Step, ...]:
-    return (*entry.confirm, *entry.fix.steps, *((entry.smoke_test,) if entry.smoke_test else ()))
 
 
 def _counts(rules: RuleSet) -> dict[str, dict[str, int]]:
@@ -83,7 +77,8 @@ def _entry_faults(entry: Entry, rules: RuleSet) -> Iterator[Fault]:
     yield from _proof_faults(entry)
     yield from (Fault(entry.file, broken.line, broken.message) for broken in run_entry(entry))
     yield from _style_faults(entry)
-    yield from _step_faults(entry)
+    yield from step_faults(entry)
+    yield from verify_faults(entry)
     known = rules.entries.keys() - {entry.fingerprint}
     for name in (*entry.related, *entry.recheck, *entry.overlaps):
         if name not in known:
@@ -91,21 +86,22 @@ def _entry_faults(entry: Entry, rules: RuleSet) -> Iterator[Fault]:
 
 
 def _proof_faults(entry: Entry) -> Iterator[Fault]:
-    if len(entry.match) < MIN_EXAMPLES:
-        yield Fault(entry.file, 0, f"{len(entry.match)} texts under match; at least {MIN_EXAMPLES} prove an entry")
-    if len(entry.no_match) < MIN_EXAMPLES:
-        yield Fault(entry.file, 0, f"{len(entry.no_match)} near misses under no_match; at least {MIN_EXAMPLES} prove an entry")
+    matched, missed = len({one.text for one in entry.match}), len({one.text for one in entry.no_match})  # a text twice proves no more
+    if matched < MIN_EXAMPLES:
+        yield Fault(entry.file, 0, f"{matched} texts under match; at least {MIN_EXAMPLES} different ones prove an entry")
+    if missed < MIN_EXAMPLES:
+        yield Fault(entry.file, 0, f"{missed} near misses under no_match; at least {MIN_EXAMPLES} different ones prove an entry")
     if not entry.references and not entry.builtin:
         yield Fault(entry.file, 0, "no references; name the documentation or source that says so")
     if len(entry.hardware_or_software.split()) < MIN_HOW_TO_TELL:
         yield Fault(entry.file, 0, f"hardware_or_software says {entry.hardware_or_software!r} without how to tell")
-    asserted = {name for example in entry.match for name in example.captures}
-    for name in sorted({name for symptom in entry.symptoms for name in symptom.captures} - asserted):
-        yield Fault(entry.file, 0, f"capture {name!r} is asserted in no example")
     for symptom in entry.symptoms:
-        proven = any(example.symptom == symptom.id for example in entry.match)
-        if not proven and not symptom.builtin:
+        proofs = [example for example in entry.match if example.symptom == symptom.id]
+        if not proofs and not symptom.builtin:
             yield Fault(entry.file, 0, f"symptom {symptom.id!r} has no text under match; a pattern without proof is refused")
+        captured = {name for pattern in symptom.any for name in compiled(pattern).groupindex}
+        for name in sorted(captured - {name for example in proofs for name in example.captures}):
+            yield Fault(entry.file, 0, f"capture {name!r} of symptom {symptom.id!r} is asserted in no example")
 
 
 def _style_faults(entry: Entry) -> Iterator[Fault]:
@@ -120,34 +116,11 @@ def _style_faults(entry: Entry) -> Iterator[Fault]:
     yield from (Fault(entry.file, broken.line, broken.message) for broken in outgrown(entry))
 
 
-def _step_faults(entry: Entry) -> Iterator[Fault]:
-    for number, step in enumerate(entry.fix.steps, 1):
-        if not step.needs and (option := _named_option(step)):
-            yield Fault(entry.file, 0, f"fix step {number} uses {option} without needs: name the package and version that has it")
-        if step.needs and not step.where:
-            yield Fault(entry.file, 0, f"fix step {number} names {step.needs} without where: the file or page that defines the option")
-        if step.needs and not step.checked:
-            said = "the versions in which the option was looked up, or unverified, and why"
-            yield Fault(entry.file, 0, f"fix step {number} names {step.needs} without checked: {said}")
-
-
-def _named_option(step: Step) -> str:
-    """Return what in the step belongs to one package, or nothing."""
-    if step.stack in SPECIFIC_STACKS and (step.code or step.command):
-        return f"an option of {step.stack}"
-    found = _SWITCH.search(step.command + "\n" + step.code)
-    return found[0].rstrip("=") if found else ""
-
-
 def _notes(entry: Entry) -> Iterator[Fault]:
     for number, step in enumerate(entry.fix.steps, 1):
         if step.needs and step.checked and not is_looked_up(step):
             yield Fault(entry.file, 0, f"fix step {number} names {step.needs}, which was not looked up: {step.checked}")
     for symptom in entry.symptoms:
-        groups = {name for pattern in symptom.any for name in compiled(pattern).groupindex}
-        asserted = {name for example in entry.match if example.symptom == symptom.id for name in example.captures}
-        for name in sorted(groups - asserted):
-            yield Fault(entry.file, 0, f"group {name!r} of symptom {symptom.id!r} is asserted in no example")
         if symptom.versions == "unverified":
             yield Fault(entry.file, 0, f"symptom {symptom.id!r} does not say which versions print it")
 
@@ -179,7 +152,8 @@ def prose(entry: Entry) -> Iterator[str]:
     yield from (*entry.affected, *entry.prevention, *entry.misread_as, *entry.checklist, *entry.rollout)
     yield from (cause.cause for cause in entry.mechanism)
     yield from (entry.views.oncall, entry.views.engineer, entry.views.executive)
-    yield from (text for step in (*entry.confirm, *entry.fix.steps) for text in (step.do, step.why) if text)
+    yield from (text for _, step in all_steps(entry) for text in (step.do, step.why) if text)
+    yield from (text for asked in entry.missing for text in (asked.fact, asked.why))
 
 
 def sentences(text: str) -> list[str]:
