@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from firstfault.correlate.clues.silence import silent_ranks, timed_out
-from firstfault.correlate.suspects import ranges
+from firstfault.correlate.clues.symmetry import mute_beside
+from firstfault.correlate.suspects import Suspect, labels, ranges
 from firstfault.correlate.window import Window
 from firstfault.model import Missing, Verdict
 
@@ -31,9 +32,9 @@ def missing_facts(window: Window, verdict: Verdict, fingerprint: str) -> tuple[M
     """Return the facts that are missing, the most telling first; a settled verdict asks only for what its entry asks."""
     found = list(_settings(window)) if verdict.scope == "undetermined" or fingerprint in ("rank-silent", "rank-killed") else []
     if verdict.scope == "undetermined":
-        found = [*_unheard(window), *_collectives(window), *_numbers(window), *_network(window), *found]
+        found = [*_unheard(window), *_unsaid(window, fingerprint), *_collectives(window), *_numbers(window), *_network(window), *found]
     else:
-        found = [*_cause(window, verdict, fingerprint), *found]
+        found = [*_cause(window, verdict, fingerprint), *_unsaid(window, fingerprint), *found]
     entry = window.rules.entries.get(fingerprint)
     if entry is not None:
         shown = {event.symptom for event in window.events if event.fingerprint == fingerprint}
@@ -68,6 +69,26 @@ def _unheard(window: Window) -> Iterator[Missing]:
             "no line carries a rank",
             "torchrun --log-dir DIR --redirects 3 (or --tee 3), srun --label, or one file a rank",
         )
+
+
+def _unsaid(window: Window, fingerprint: str) -> Iterator[Missing]:
+    """Ask after those who say nothing of a fault that several others share: it may be everybody's."""
+    events = [event for event in window.events if event.fingerprint == fingerprint and window.blames(event)]
+    said = {suspect for event in events if (suspect := window.who(event)) in window.processes}
+    mute = [one for one in mute_beside(window, said) if _is_neutral(window, one)] if len(said) > 1 else []
+    if mute:
+        stopped = any(window.dossiers[one].closings for one in mute)
+        yield Missing(
+            f"whether {labels(mute)} would have met the same fault",
+            "the launcher stopped them before they could say" if stopped else "their logs show neither this fault nor another",
+            "their standard error up to its end (torchrun --log-dir DIR --redirects 3), or the same start once more: a fault of code, "
+            "data or settings that all share comes back on every rank",
+        )
+
+
+def _is_neutral(window: Window, suspect: Suspect) -> bool:
+    dossier = window.dossiers[suspect]
+    return not (dossier.waited or dossier.faults or dossier.collateral or dossier.finishes)
 
 
 def _collectives(window: Window) -> Iterator[Missing]:

@@ -240,19 +240,29 @@ def _without(scales: _Scales, suspect: Suspect, kind: str) -> float:
 def _alike(window: Window, alike: symmetry.Symmetry, scales: _Scales) -> tuple[Verdict, str] | None:
     outsiders = [score for suspect, score in scales.scores.items() if suspect not in alike.suspects]
     members = [scales.scores.get(suspect, 0.0) for suspect in alike.suspects]
-    if outsiders and max(outsiders) > max(members):
+    if outsiders and (max(outsiders) > max(members) or (alike.reach == "some" and max(outsiders) > max(members) - TOGETHER)):
         return None
+    if alike.reach == "open":
+        return _undetermined(window, scales)
     fingerprint = alike.events[0].fingerprint if alike.events else _shared_end(window, scales.behind[alike.suspects[0]])
     what = window.title(fingerprint)
     if alike.reach == "all":
-        summary = f"All ranks failed alike with {what}: a cause they share, no single rank is to blame."
-        return Verdict("all_ranks", confidence=0.9, summary=summary), fingerprint
+        return Verdict("all_ranks", confidence=round(0.9 * alike.share, 3), summary=_alike_summary(alike, what)), fingerprint
     if alike.reach == "node" and alike.node:
         shown = window.roster.shown(alike.node)
         ranks = tuple(sorted(s.rank for s in alike.suspects if s.rank is not None))
         summary = f"Node {shown} failed first with {what} on {labels(alike.suspects)}; the other nodes only followed."
-        return Verdict("node", ranks=ranks, nodes=(shown,), confidence=0.9, summary=summary), fingerprint
+        return Verdict("node", ranks=ranks, nodes=(shown,), confidence=round(0.9 * alike.share, 3), summary=summary), fingerprint
     return _named(window, alike.suspects, 0.75, fingerprint), fingerprint
+
+
+def _alike_summary(alike: symmetry.Symmetry, what: str) -> str:
+    if not alike.mute:
+        return f"All ranks failed alike with {what}: a cause they share, no single rank is to blame."
+    said, heard = len(alike.suspects), len(alike.suspects) + len(alike.mute)
+    return (
+        f"{said} of the {heard} ranks heard failed alike with {what}; {labels(alike.mute)} said nothing of it. No single rank is to blame."
+    )
 
 
 def _shared_end(window: Window, findings: list[Finding]) -> str:

@@ -8,15 +8,19 @@ Lies: when one rank's error text was broadcast and printed by all (checkpoint pl
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from firstfault.correlate.clues.base import Finding
 from firstfault.correlate.clues.earlier import earliest
+from firstfault.correlate.dossier import Dossier
 from firstfault.correlate.suspects import Suspect
 from firstfault.correlate.window import Window
 from firstfault.model import Event
 
 _OFTEN_SHARED = frozenset({"configuration", "code", "framework", "data", "unknown"})
+MOST_OF = 2 / 3  # share of the processes heard from which a fault counts as everybody's where the rest were cut short
+NEARLY_ALL = 0.9  # the same where the rest had the time to show it
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +29,10 @@ class Symmetry:
 
     suspects: tuple[Suspect, ...]
     events: tuple[Event, ...]
-    reach: str  # "all" | "node" | "some"
+    reach: str  # "all" | "node" | "some" | "open": nobody can tell whether the rest would have shown it
     node: str | None = None
+    share: float = 1.0  # of the processes heard that could have shown it
+    mute: tuple[Suspect, ...] = ()  # the rest of them: they said nothing against it, and nothing for it
 
 
 def signature(event: Event) -> tuple[str, str]:
@@ -51,13 +57,42 @@ def find(window: Window, findings: list[Finding]) -> Symmetry | None:
 
 def _reach(window: Window, faults: dict[Suspect, Event]) -> Symmetry:
     suspects, events = tuple(sorted(faults)), tuple(faults[one] for one in sorted(faults))
+    mute = mute_beside(window, suspects)
     if _everybody(window, set(suspects)):
-        return Symmetry(suspects, events, "all")
+        share = len(suspects) / (len(suspects) + len(mute))
+        return Symmetry(suspects, events, _reach_of(window, events[0], share, mute), None, share, mute)
     nodes = {window.node_of(one) for one in suspects}
     node = next(iter(nodes)) if len(nodes) == 1 else None
     if node and len(window.nodes()) > 1 and _innocents(window, set(suspects), node):
-        return Symmetry(suspects, events, "node", node)
-    return Symmetry(suspects, events, "some")
+        here = tuple(one for one in mute if window.node_of(one) == node)
+        share = len(suspects) / (len(suspects) + len(here))
+        if share >= MOST_OF:
+            return Symmetry(suspects, events, "node", node, share, here)
+    return Symmetry(suspects, events, "some", mute=mute)
+
+
+def _reach_of(window: Window, event: Event, share: float, mute: tuple[Suspect, ...]) -> str:
+    """Say whose fault it is where nobody speaks against its being everybody's.
+
+    A launcher stops the rest within milliseconds of the first failure: whom it stopped could not show a fault of the kind that ranks share.
+    Whoever had the time and shows nothing did not fail of it, unless nearly all did and a few lines are lost.
+    """
+    if share >= NEARLY_ALL:
+        return "all"
+    if window.category(event.fingerprint) not in _OFTEN_SHARED or not all(_cut_short(window.dossiers[one]) for one in mute):
+        return "some"
+    return "all" if share >= MOST_OF else "open"
+
+
+def _cut_short(dossier: Dossier) -> bool:
+    """Tell whether a process was ended before it could say more, or what it said last is lost."""
+    return bool(dossier.closings) or dossier.code not in (None, 0) or dossier.torn
+
+
+def mute_beside(window: Window, suspects: Collection[Suspect]) -> tuple[Suspect, ...]:
+    """Return the processes that were heard, are told apart as the suspects are, and are none of them."""
+    kinds = {one.kind for one in suspects}
+    return tuple(sorted(one for one, dossier in window.processes.items() if dossier.spoke and one.kind in kinds and one not in suspects))
 
 
 def _everybody(window: Window, suspects: set[Suspect]) -> bool:
@@ -101,5 +136,6 @@ def _by_exit(window: Window, findings: list[Finding]) -> Symmetry | None:
             crashed[finding.name].update(finding.suspects)
     for suspects in crashed.values():
         if len(suspects) > 1 and len(suspects) >= len(window.ranks_known) - 1 and _everybody(window, suspects):
-            return Symmetry(tuple(sorted(suspects)), (), "all")
+            mute = mute_beside(window, suspects)
+            return Symmetry(tuple(sorted(suspects)), (), "all", None, len(suspects) / (len(suspects) + len(mute)), mute)
     return None
