@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from firstfault.correlate.verdict import decide
 from firstfault.correlate.window import Window
-from firstfault.model import Who
+from firstfault.model import Line, Who
 from firstfault.rules.load import load
 from tests.correlate.build import JOB, event, fact, progress
 
@@ -45,6 +47,15 @@ def test_two_of_four_whose_fellows_were_stopped_are_undetermined(rules):
     verdict = judged(rules, *spoke(0, 1, 2, 3), *faults(1, 3), *stopped(0, 2))
     assert verdict.scope == "undetermined"
     assert any("ranks 0, 2" in one.fact and "stopped" in one.why for one in verdict.missing)
+
+
+def test_a_missing_error_log_is_no_word_for_its_rank(rules):
+    """The fault stands in the error logs of two; of the other two only the output was given: they may have met it too."""
+    wrote = [replace(one, last_line=Line(f"attempt_0/{one.who.rank}/stdout.log", 9, "step 2")) for one in spoke(0, 1, 2, 3)]
+    said = [replace(one, lines=(Line(f"attempt_0/{one.who.rank}/stderr.log", 9, "ValueError"),)) for one in faults(1, 3)]
+    assert judged(rules, *wrote, *said).scope == "undetermined"
+    quiet = [replace(one, last_line=Line(f"attempt_0/{one.who.rank}/stderr.log", 9, "warned"), id=f"{one.id}e") for one in wrote]
+    assert judged(rules, *wrote, *quiet, *said).ranks == (1, 3)
 
 
 def test_most_of_the_ranks_heard_are_everybody_with_less_confidence(rules):

@@ -17,10 +17,11 @@ from firstfault.correlate.dossier import Dossier
 from firstfault.correlate.suspects import Suspect
 from firstfault.correlate.window import Window
 from firstfault.model import Event
+from firstfault.text.identity import read_path
 
 _OFTEN_SHARED = frozenset({"configuration", "code", "framework", "data", "unknown"})
-MOST_OF = 2 / 3  # share of the processes heard from which a fault counts as everybody's where the rest were cut short
-NEARLY_ALL = 0.9  # the same where the rest had the time to show it
+MOST_OF = 2 / 3  # share of the processes heard from which a fault is everybody's where the rest could not have shown it
+NEARLY_ALL = 0.9  # the same where they could
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ def _reach(window: Window, faults: dict[Suspect, Event]) -> Symmetry:
     mute = mute_beside(window, suspects)
     if _everybody(window, set(suspects)):
         share = len(suspects) / (len(suspects) + len(mute))
-        return Symmetry(suspects, events, _reach_of(window, events[0], share, mute), None, share, mute)
+        return Symmetry(suspects, events, _reach_of(window, events, share, mute), None, share, mute)
     nodes = {window.node_of(one) for one in suspects}
     node = next(iter(nodes)) if len(nodes) == 1 else None
     if node and len(window.nodes()) > 1 and _innocents(window, set(suspects), node):
@@ -71,22 +72,27 @@ def _reach(window: Window, faults: dict[Suspect, Event]) -> Symmetry:
     return Symmetry(suspects, events, "some", mute=mute)
 
 
-def _reach_of(window: Window, event: Event, share: float, mute: tuple[Suspect, ...]) -> str:
+def _reach_of(window: Window, events: tuple[Event, ...], share: float, mute: tuple[Suspect, ...]) -> str:
     """Say whose fault it is where nobody speaks against its being everybody's.
 
-    A launcher stops the rest within milliseconds of the first failure: whom it stopped could not show a fault of the kind that ranks share.
-    Whoever had the time and shows nothing did not fail of it, unless nearly all did and a few lines are lost.
+    Whoever had the time and the log to show it, and shows nothing, did not fail of it, unless nearly all did and a few lines are lost. Whom
+    the launcher stopped within milliseconds of the first failure could not show a fault of the kind that ranks share.
     """
     if share >= NEARLY_ALL:
         return "all"
-    if window.category(event.fingerprint) not in _OFTEN_SHARED or not all(_cut_short(window.dossiers[one]) for one in mute):
+    channels = {read_path(event.lines[-1].source).channel for event in events if event.lines}
+    if all(_would_show(window.dossiers[one], channels) for one in mute):
         return "some"
-    return "all" if share >= MOST_OF else "open"
+    if share >= MOST_OF:
+        return "all"
+    return "open" if window.category(events[0].fingerprint) in _OFTEN_SHARED | {"storage"} else "some"
 
 
-def _cut_short(dossier: Dossier) -> bool:
-    """Tell whether a process was ended before it could say more, or what it said last is lost."""
-    return bool(dossier.closings) or dossier.code not in (None, 0) or dossier.torn
+def _would_show(dossier: Dossier, channels: Collection[str]) -> bool:
+    """Tell whether a process that met the fault would be seen to: nothing ended it before, and what it writes faults to was read."""
+    cut_short = bool(dossier.closings) or dossier.code not in (None, 0) or dossier.torn
+    read = {read_path(line.source).channel for one in dossier.progress if (line := one.last_line) is not None}
+    return not cut_short and read.issuperset(channels) if read else not cut_short
 
 
 def mute_beside(window: Window, suspects: Collection[Suspect]) -> tuple[Suspect, ...]:
