@@ -45,6 +45,13 @@ def test_what_a_job_survives_starts_no_incident(text: str) -> None:
     assert {name for name, role in knowing(text).items() if role == "initiating"} == set()
 
 
+@pytest.mark.parametrize("group", FORMATS["beside"], ids=lambda group: group["why"])
+def test_what_is_no_entrys_starts_no_incident(group: dict[str, list[str]]) -> None:
+    """Fragments, frames, evidence and warnings have a reason why they have no entry, and are no initiating event of any."""
+    assert [text for text in group["texts"] if "initiating" in knowing(text).values()] == []
+    assert len(group["why"].split()) > 3
+
+
 def test_the_list_is_long() -> None:
     """Hundreds of formats of more than half of the entries are held fast; a reader of other formats finds none of them lost."""
     texts = [text for group in FORMATS["known"] for text in group["texts"]]
