@@ -5,7 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firstfault.model import Candidate, Clue, Collateral, Incident, JobKey, Line, Missing, Verdict
+from firstfault.model import (
+    NO_TIME, Candidate, Clue, Collateral, Event, Fact, Incident, JobKey, Line, Missing, Progress, Statement, Verdict, Who,
+)  # fmt: skip
 from firstfault.store.codec import from_plain, to_plain
 from firstfault.store.cover import covered, covered_noun
 
@@ -38,6 +40,25 @@ incidents = st.builds(
     evidence=st.lists(lines, max_size=2).map(tuple),
 )
 
+values = st.dictionaries(texts | st.sampled_from(["message", "note"]), texts | st.integers(0, 9) | st.lists(texts, max_size=2), max_size=3)
+statements = st.builds(
+    Statement, kind=st.just("traceback"), exception=texts, message=texts, chain=st.lists(st.tuples(texts, texts), max_size=2).map(tuple)
+)
+found = {"job": st.just(JobKey()), "who": st.just(Who(rank=3)), "time": st.just(NO_TIME), "stream": texts, "offset": st.just(7)}
+observations = (
+    st.builds(
+        Event,
+        id=texts, fingerprint=texts, symptom=texts, role=st.just("initiating"), captures=st.dictionaries(texts, texts, max_size=2),
+        lines=st.lists(lines, max_size=2).map(tuple), statement=st.none() | statements, **found,
+    )
+    | st.builds(Fact, id=texts, name=texts, values=values, line=st.none() | lines, **found)
+    | st.builds(
+        Progress,
+        id=texts, job=st.just(JobKey()), who=st.just(Who(rank=3)), stream=texts, first=st.just(NO_TIME), last=st.just(NO_TIME),
+        lines=st.just(1), last_line=st.none() | lines, phase=texts, values=st.just({"loss": 1.5}),
+    )
+)  # fmt: skip
+
 
 def hide(text: str) -> str:
     return text.replace("hunter2", "***")
@@ -47,6 +68,13 @@ def hide(text: str) -> str:
 def test_a_noun_is_covered_as_its_plain_data_is(incident):
     """The walk over nouns and the one over plain data agree on what is log text."""
     assert covered_noun(incident, hide) == from_plain(Incident, covered(to_plain(incident), hide))
+
+
+@given(observations)
+def test_an_observation_is_covered_as_its_plain_data_is(one):
+    """Fields that are passed over because of their types hold no log text."""
+    made = to_plain(covered_noun(one, hide))
+    assert made == covered(to_plain(one), hide)
 
 
 def test_what_holds_no_secret_is_the_same_object():

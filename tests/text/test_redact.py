@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firstfault.text.redact import redact
+from firstfault.text.redact import _redacted, redact
 
 A = "AbCdEf0123456789"
 SECRETS = [
@@ -113,3 +113,17 @@ def test_a_secret_that_is_cut_off_at_the_end_of_a_line_is_covered(text: str) -> 
     shown, count = redact(half)
     assert count == 1
     assert secret[: len(secret) // 2] not in shown
+
+
+@given(
+    st.lists(
+        st.sampled_from([text for text, _ in SECRETS] + LOOK_ALIKES + [secret for _, secret in SECRETS])
+        | st.text(alphabet="Aasgh_.:/-=01 \u212ae", max_size=30),
+        max_size=3,
+    ).map(" ".join),
+    st.integers(0, 80),
+)
+def test_one_look_for_suspects_changes_nothing(text, cut):
+    """What is passed over at the first look holds nothing that the patterns would find, wherever the text is cut off."""
+    for one in (text, text[:cut], text.upper(), text.swapcase()):
+        assert redact(one) == _redacted(one)

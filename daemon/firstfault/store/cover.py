@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from firstfault.model import Line
 from firstfault.text import redact
@@ -59,7 +59,7 @@ def covered_noun(noun: T, cover: Cover, free: bool = False) -> T:
         values = {key: covered_noun(value, cover, free or key in TEXT_KEYS or key in FREE_KEYS) for key, value in made.items()}
         return noun if all(value is made[key] for key, value in values.items()) else values  # type: ignore[return-value]
     changes = {}
-    for name in _fields(kind):
+    for name in _fields(kind, free):
         one = getattr(made, name)
         if one is not None and type(one) not in _TEXTLESS:
             new = covered_noun(one, cover, free or name in FREE_KEYS or (name in TEXT_KEYS and type(one) is str))
@@ -81,5 +81,26 @@ def _inside_keys(lines: Sequence[tuple[str, str]]) -> list[int]:
 
 
 @functools.cache
-def _fields(kind: type) -> tuple[str, ...]:
-    return tuple(one.name for one in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
+def _fields(kind: type, free: bool) -> tuple[str, ...]:
+    """Return the fields of a noun that can hold log text, by their types: hardly any does, and there are millions of nouns."""
+    if not dataclasses.is_dataclass(kind):
+        return ()
+    types = get_type_hints(kind)
+    return tuple(one.name for one in dataclasses.fields(kind) if _holds(types[one.name], one.name, free, frozenset({kind})))
+
+
+def _holds(kind: Any, name: str, free: bool, within: frozenset[Any]) -> bool:
+    """Tell whether a value of this type holds log text, in a field of this name; what is of no known type may."""
+    if kind in _TEXTLESS or kind is type(None) or get_origin(kind) is Literal:
+        return False
+    if kind is str:
+        return free or name in TEXT_KEYS or name in FREE_KEYS
+    free = free or name in FREE_KEYS
+    if dataclasses.is_dataclass(kind):
+        return kind not in within and any(
+            _holds(of, key, free, within | {kind}) for key, of in get_type_hints(kind).items()
+        )
+    parts = [one for one in get_args(kind) if one is not Ellipsis]
+    if isinstance(get_origin(kind), type) and issubclass(get_origin(kind), Mapping):
+        return parts[-1] is str or _holds(parts[-1], name, True, within)  # its keys may be names of texts
+    return not parts or any(_holds(one, name, free, within) for one in parts)
