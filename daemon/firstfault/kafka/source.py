@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import re
 import threading
 import time
@@ -18,6 +17,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListen
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
 
 from firstfault.clock import Clock, SystemClock
+from firstfault.correlate.pause import seldom_collected
 from firstfault.detect.scanner import AnyScanner
 from firstfault.errors import BrokerError
 from firstfault.kafka.clients import Access
@@ -36,7 +36,6 @@ T = TypeVar("T")
 Given = TypeVarTuple("Given")
 FIRST_WAIT_SECS, MAX_WAIT_SECS = 1.0, 30.0
 POLL_MS = 200
-_GC_ALLOCATIONS = 50_000  # between two looks of the garbage collector: a batch of records is that many objects, none of them garbage
 SUMMARY_SECS, LAG_SECS, REFRESH_SECS, LET_GO_SECS = 1.0, 2.0, 30.0, 60.0
 SPARE_SPEAKERS = 1_000  # of healthy jobs that are summed up at one go: some twentieth of the time
 COST_SHARE = 20  # a checkpoint that took t seconds is not repeated for 20 t
@@ -131,8 +130,7 @@ class KafkaSource:
 
     def start(self, positions: Iterable[Mapping[str, Any]] = ()) -> None:
         """Join the group; positions are those of the group and the readers topic."""
-        gc.freeze()  # entries and their patterns stay for good; looking through them again and again costs as much as matching
-        gc.set_threshold(_GC_ALLOCATIONS, 20, 20)
+        seldom_collected()
         self._thread = threading.Thread(target=self._run, name=f"source-{self.name}", daemon=True)
         self._thread.start()
 

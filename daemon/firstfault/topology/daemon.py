@@ -15,6 +15,7 @@ from firstfault import __version__
 from firstfault.clock import Clock, SystemClock
 from firstfault.config import Config, Loaded
 from firstfault.config.models import Webhook
+from firstfault.correlate.pause import seldom_collected
 from firstfault.detect.scanner import AnyScanner
 from firstfault.errors import StoreError
 from firstfault.model import Attempt, Change, Incident
@@ -210,6 +211,7 @@ class Daemon:
         self._worker.machine.matching.share = feeds.share
         if self._publisher is not None:
             await self._publisher.start()
+        seldom_collected()
         self._worker.start()
         self._sources = [
             *feeds.sources,
