@@ -12,6 +12,7 @@ from typing import Any
 from firstfault.detect import flight
 from firstfault.detect.detector import Detector, Discreet, make_scanner
 from firstfault.detect.flight_pickle import Limits as DumpLimits
+from firstfault.detect.plain import pack_json, unpack_json
 from firstfault.detect.scanner import AnyScanner
 from firstfault.errors import InputError
 from firstfault.model import Batch, Ended, Fact, Findings, Inputs, JobKey, JobName, Observation, Progress, Stream
@@ -132,7 +133,7 @@ class Matching:
         """Return the state needed to go on after a restart, as plain values."""
         return {
             "detectors": {
-                stream_id: detector.snapshot(self.discreet(detector.stream) if self.discreet else None)
+                stream_id: pack_json(detector.snapshot(self.discreet(detector.stream) if self.discreet else None))
                 for stream_id, detector in self._detectors.items()
             },
             "ended": [self._ended.streams, self._ended.lines, self._ended.bytes],
@@ -145,7 +146,7 @@ class Matching:
         for stream in streams:
             if stream.id in saved["detectors"]:
                 again = functools.partial(read_again, stream.id) if read_again is not None else None
-                self._detector(stream).restore(saved["detectors"][stream.id], again)
+                self._detector(stream).restore(unpack_json(saved["detectors"][stream.id]), again)
         self._moved.update(dict.fromkeys(one for one in saved.get("moved", self._detectors) if one in self._detectors))
         self._ended = Inputs(*saved["ended"])
         told = saved.get("told", {})

@@ -15,7 +15,7 @@ from firstfault.sources.base import Position as SourcePosition
 from firstfault.store import Store
 from firstfault.topology.border import Border
 from firstfault.topology.families import Families
-from firstfault.topology.keeper import Keeper
+from firstfault.topology.keeper import SNAPSHOT, SNAPSHOT_VERSION, Keeper
 from firstfault.topology.ledger import Ledger, Ruling
 from firstfault.topology.worker import Worker
 from tests.app.make import Heard, change, event, incident
@@ -220,7 +220,7 @@ def test_stopping_takes_what_is_queued_and_saves(rig):
     assert rig.worker.stop(30)
     assert len(rig.machine.fed) == 1_000
     assert rig.store.positions()[0].offset == 999
-    assert len(rig.store.snapshot("pipeline", 1)["fed"]) == 1_000
+    assert len(rig.store.snapshot(SNAPSHOT, SNAPSHOT_VERSION)["fed"]) == 1_000
 
 
 def test_a_job_whose_verdict_breaks_is_named_once(rig):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-import zstandard
-
-from firstfault.detect.plain import dump, load, pack, unpack
+from firstfault.detect.plain import dump, load, pack_json, unpack_json
 from firstfault.model import Observation
 
 _CHUNK = 256  # observations packed together: those of ten thousand ranks as plain values at once would take hundreds of MB
@@ -59,8 +56,7 @@ def _plain(observations: Iterable[Observation]) -> list[Any]:
 def _pack(observations: Iterable[Observation]) -> list[str]:
     waiting, packed = iter(observations), []
     while chunk := [dump(one) for one in islice(waiting, _CHUNK)]:
-        text = json.dumps(chunk, separators=(",", ":"))
-        packed.append(pack(text.encode()))
+        packed.append(pack_json(chunk))
     return packed
 
 
@@ -68,10 +64,6 @@ def _unpack(saved: Iterable[Any]) -> Iterator[Any]:
     """Yield observations that `_plain` or `_pack` wrote; ValueError if they are something else."""
     for one in saved:
         if isinstance(one, str):
-            try:
-                text = unpack(one)
-            except zstandard.ZstdError as error:
-                raise ValueError(f"a snapshot's packed observations cannot be read ({error}); start without it") from error
-            yield from map(load, json.loads(text))
+            yield from map(load, unpack_json(one))
         else:
             yield load(one)

@@ -191,13 +191,14 @@ class Detector:
 
         With `discreet` it holds no credential that the stream held: none of its bytes where they can be read again, and covered text else.
         """
+        readable = discreet is not None and discreet.readable
         past = [self._past.lines, self._past.gaps, self._past.dropped, self._past.cut_bytes, self._past.unreadable]
         return {
             "version": _VERSION,
             "bytes": self._bytes,
             "past": past,
             "shown": [plain.dump(discreet.covered(one, False) if discreet else one) for one in self._shown.values()],
-            "reader": None if self._reader is None else _packed(self._reader.state(), discreet, self._reader.kept.end),
+            "reader": None if self._reader is None else _packed(self._reader.state(not readable), discreet, self._reader.kept.end),
         }
 
     def restore(self, saved: Mapping[str, Any], read_again: Callable[[int, int], bytes | None] | None = None) -> None:
@@ -266,7 +267,7 @@ def _packed(state: dict[str, Any], discreet: Discreet | None, end: int) -> dict[
     kept, head = state["kept"], state["head"]
     if discreet is not None:
         head = discreet.masked(head)
-        kept = None if discreet.readable else discreet.masked(kept)
+        kept = None if kept is None else discreet.masked(kept)
     return {**state, "kept": None if kept is None else plain.pack(kept), "end": end, "head": plain.pack(head), "engine": plain.dump(engine)}
 
 

@@ -357,11 +357,11 @@ class StreamReader:
 
     # state
 
-    def state(self) -> dict[str, Any]:
-        """Return everything that the future of the stream depends on; `kept` is raw bytes."""
+    def state(self, whole: bool = True) -> dict[str, Any]:
+        """Return everything that the future of the stream depends on; `kept` is raw bytes, left out unless `whole`."""
         return {
             "start": self.kept.start,
-            "kept": self.kept.slice(self.kept.start, self.kept.end),
+            "kept": self.kept.slice(self.kept.start, self.kept.end) if whole else None,
             "partial_at": self._partial_at,
             "number": self.number,
             "head": self._head,

@@ -41,6 +41,7 @@ from firstfault.topology.door import Door
 from firstfault.topology.families import Families
 from firstfault.topology.feeds import make_feeds, source_status
 from firstfault.topology.fixwatch import FixWatch
+from firstfault.topology.heap import give_back
 from firstfault.topology.keeper import Keeper, snapshot_name
 from firstfault.topology.ledger import Ledger, Ruling
 from firstfault.topology.machine import matcher_name
@@ -64,6 +65,7 @@ ALERTS = "alertmanager"
 ALERTS_VERSION = 1
 PRUNE_SECS = 600.0
 MEASURE_SECS = 1.0
+TRIM_SECS = 5.0
 JOBS_SECS = 5.0  # between two looks at what jobs do; their speakers are summed up as often
 SAVE_ALERTS_SECS = 0.5
 UNWATCHED_SECS = 5.0  # between two looks at whether files are to be watched
@@ -226,7 +228,7 @@ class Daemon:
         self._telemetry.started(self.url, str(self._store.folder), len(self._rules.entries))
         self._telemetry.became_ready()
         sd_notify(f"READY=1\nSTATUS=following logs, {self.url}", self._environ)
-        for work in (self._measure, self._hear_jobs, self._forget_old, self._save_alerts, self._watch_files):
+        for work in (self._measure, self._trim, self._hear_jobs, self._forget_old, self._save_alerts, self._watch_files):
             self._tasks.append(asyncio.create_task(self._forever(work), name=work.__name__))
         await self._stop.wait()
         await self._close()
@@ -407,6 +409,10 @@ class Daemon:
                 self._telemetry.failed(work.__name__.strip("_"), error)
                 pause = 10.0
             await asyncio.sleep(pause)
+
+    async def _trim(self) -> float:
+        await asyncio.to_thread(give_back)
+        return TRIM_SECS
 
     async def _measure(self) -> float:
         self._telemetry.queue_filled(self._handover.depth()[1], self.config.limits.queue_bytes)

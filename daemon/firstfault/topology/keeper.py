@@ -15,7 +15,7 @@ from firstfault.store import CorruptError, Position, Store
 from firstfault.topology.memory import Memory
 
 SNAPSHOT, MATCHER_SNAPSHOT = "pipeline", "matcher"
-SNAPSHOT_VERSION = 1
+SNAPSHOT_VERSION = 2
 MAX_EVENTS = 100_000  # that wait for the disk
 FIRST_WAIT_SECS = 1.0
 MAX_WAIT_SECS = 60.0
