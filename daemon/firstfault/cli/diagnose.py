@@ -63,7 +63,18 @@ def diagnose(args: argparse.Namespace) -> tuple[Diagnosis, RuleSet]:
         _take(pipeline, found, sys.stderr)
     pipeline.finish()
     _complain(logs.notes, args.paths, sys.stderr)
-    return pipeline.diagnosis(), rules
+    diagnosis = pipeline.diagnosis()
+    if exit_code(diagnosis) == EXIT_NOTHING:
+        _demand_text(logs.notes, args.paths, diagnosis.inputs.bytes)
+    return diagnosis, rules
+
+
+def _demand_text(notes: Notes, paths: Sequence[str], size: int) -> None:
+    """Refuse to call a job healthy of which nothing could be read."""
+    if notes.unreadable == notes.streams:
+        raise InputError(f"{', '.join(paths)}: nothing here is text, so whether a job failed cannot be told")
+    if not size:
+        raise InputError(f"{', '.join(paths)}: nothing was written there, so whether a job failed cannot be told")
 
 
 def exit_code(diagnosis: Diagnosis) -> int:

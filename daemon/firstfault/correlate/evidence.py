@@ -26,4 +26,6 @@ def is_evidence(one: Observation) -> bool:
     """Tell whether an observation is reason to look at its job."""
     if isinstance(one, Event):
         return one.role in FAULT_ROLES
+    if isinstance(one, Fact) and one.name == "fatal":
+        return bool(one.values.get("ends"))
     return isinstance(one, Fact) and one.name not in _QUIET_FACTS

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from firstfault.correlate.clues.own_cause import best_fault
 from firstfault.correlate.clues.silence import silent_ranks, timed_out
 from firstfault.correlate.clues.symmetry import mute_beside
 from firstfault.correlate.suspects import Suspect, labels, ranges
 from firstfault.correlate.window import Window
-from firstfault.model import Missing, Verdict
+from firstfault.model import FAULT_ROLES, Missing, Verdict
 
 _FLIGHT_RECORDER = (
     "set TORCH_FR_BUFFER_SIZE=2000 (torch < 2.9: TORCH_NCCL_TRACE_BUFFER_SIZE=2000) and TORCH_NCCL_DUMP_ON_TIMEOUT=1, "
@@ -25,6 +26,7 @@ _SETTINGS = {
         "decorate main() with torch.distributed.elastic.multiprocessing.errors.record",
     ),
 }
+_LABELS = "torchrun --log-dir DIR --redirects 3 (or --tee 3), srun --label, or one file a rank"
 _MOST = 5
 
 
@@ -32,7 +34,15 @@ def missing_facts(window: Window, verdict: Verdict, fingerprint: str) -> tuple[M
     """Return the facts that are missing, the most telling first; a settled verdict asks only for what its entry asks."""
     found = list(_settings(window)) if verdict.scope == "undetermined" or fingerprint in ("rank-silent", "rank-killed") else []
     if verdict.scope == "undetermined":
-        found = [*_unheard(window), *_unsaid(window, fingerprint), *_collectives(window), *_numbers(window), *_network(window), *found]
+        found = [
+            *_unheard(window),
+            *_unsaid(window, fingerprint),
+            *_collectives(window),
+            *_numbers(window),
+            *_network(window),
+            *_order(window),
+            *found,
+        ]
     else:
         found = [*_cause(window, verdict, fingerprint), *_unsaid(window, fingerprint), *found]
     entry = window.rules.entries.get(fingerprint)
@@ -63,11 +73,22 @@ def _unheard(window: Window) -> Iterator[Missing]:
                 "it printed no time-out of its own",
                 f"py-spy dump --pid PID on its machine before it is killed; {_FLIGHT_RECORDER}",
             )
+    unowned = [event for event in window.events if event.role in FAULT_ROLES and window.who(event) is None and event.lines]
     if not heard:
+        yield Missing("which rank wrote which line", "no line carries a rank", _LABELS)
+    elif unowned:
+        line = unowned[0].lines[-1]
+        yield Missing(f"which rank wrote {line.source}:{line.number}", "neither the line nor its file says", _LABELS)
+
+
+def _order(window: Window) -> Iterator[Missing]:
+    """Ask after the order of several ranks that each have a fault of their own."""
+    own = [suspect for suspect, dossier in sorted(window.processes.items()) if best_fault(window, dossier.faults) is not None]
+    if len(own) > 1:
         yield Missing(
-            "which rank wrote which line",
-            "no line carries a rank",
-            "torchrun --log-dir DIR --redirects 3 (or --tee 3), srun --label, or one file a rank",
+            f"which of {labels(own)} failed first",
+            "their faults are not apart by more than the clocks' error, or carry no time",
+            "stamps with milliseconds on every line, and clocks that NTP or PTP holds together (chronyc tracking on each host)",
         )
 
 

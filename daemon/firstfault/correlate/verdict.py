@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from firstfault.correlate.clues import gather, symmetry
@@ -21,6 +21,7 @@ from firstfault.correlate.vitals.curves import Curves
 from firstfault.correlate.vitals.watch import Signs
 from firstfault.correlate.weights import weight
 from firstfault.correlate.window import Window
+from firstfault.correlate.witnesses import UNKNOWN, began_at, fatal_words, last_witnesses, lines_shown, witnesses
 from firstfault.model import FAULT_ROLES, Candidate, Clue, Collateral, Event, Fact, Scope, Verdict
 
 NAME_ABOVE = 0.6  # share of the probability from which a name is given
@@ -61,7 +62,7 @@ def decide_all(window: Window, signs: Signs | None = None, earlier: Curves | Non
     """
     findings = gather(window)
     if not failed(window, findings):
-        return signs_of(window, signs, earlier)
+        return signs_of(window, signs, earlier) or (_last_words(window) if signs is None else ())
     again = repeats(window, findings)
     findings = without(window, findings, again)
     scales = weigh(window, findings)
@@ -73,6 +74,17 @@ def decide_all(window: Window, signs: Signs | None = None, earlier: Curves | Non
         return (first,)
     began = moment(findings, named)
     return in_order([(began[0] if began else None, first), *((_began(group), _further(window, group)) for group in others)])
+
+
+def _last_words(window: Window) -> tuple[Decision, ...]:
+    """Of logs that are over: an end with an error that no entry knows and nothing after it, or with a fatal record."""
+    said = [fact for fact in fatal_words(window) if _unanswered(window, fact)]
+    clues = last_witnesses(window, said) if not _ended_well(window) else ()
+    if not clues:
+        return ()
+    verdict = replace(_undetermined(window, _Scales(), UNKNOWN)[0], clues=clues)
+    complete = replace(verdict, missing=missing_facts(window, verdict, UNKNOWN))
+    return (Decision(complete, UNKNOWN, window.severity(UNKNOWN), (), (), (), lines_shown(clues), began_at(window, said), False),)
 
 
 def _began(group: list[Finding]) -> float:
@@ -112,7 +124,7 @@ def failed(window: Window, findings: list[Finding]) -> bool:
         return True
     if any(_counts(window, event) for event in window.events):
         return True
-    return any(_unanswered(window, fact) for fact in window.facts(*_COMPLAINTS))
+    return any(_unanswered(window, fact) for fact in (*window.facts(*_COMPLAINTS), *fatal_words(window, ends=True)))
 
 
 def _ended_well(window: Window) -> bool:
@@ -139,7 +151,7 @@ def _unanswered(window: Window, fact: Fact) -> bool:
     """Tell whether a complaint was the end of its speaker: no later step, no good end after it."""
     suspect = window.who(fact)
     if suspect is None:
-        return True
+        return fact.name != "fatal" or not window.went_on_in_stream(fact)
     dossier = window.dossiers[suspect]
     finished = any(one.stream != fact.stream or one.offset > fact.offset for one in dossier.finishes)
     return not finished and window.steps_after(suspect, fact) < 2
@@ -349,9 +361,8 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _undetermined(window: Window, scales: _Scales) -> tuple[Verdict, str]:
-    numeric = _numeric(window)
-    fingerprint = numeric or _loudest(window)
+def _undetermined(window: Window, scales: _Scales, named: str = "") -> tuple[Verdict, str]:
+    fingerprint = named or _numeric(window) or _loudest(window)
     candidates = _candidates(scales)
     summary = f"{window.title(fingerprint)}: the logs do not show which rank failed first."
     confidence = round(max((one.probability for one in candidates), default=0.0), 3)
@@ -385,7 +396,7 @@ def _loudest(window: Window) -> str:
         best = min(shown, key=lambda name: (strength[name], -len(shown[name]), name))
         if strength[best] < 2 or not window.facts("collective-timeout", "collective-wait"):
             return best
-    return "collective-timeout-unexplained"
+    return UNKNOWN if not window.facts(*_COMPLAINTS) and fatal_words(window) else "collective-timeout-unexplained"
 
 
 # the decision as an incident needs it
@@ -393,6 +404,8 @@ def _loudest(window: Window) -> str:
 
 def _decision(window: Window, findings: list[Finding], scales: _Scales, verdict: Verdict, fingerprint: str) -> Decision:
     clues = _clues(window, findings, verdict)
+    if verdict.scope == "undetermined":
+        clues += tuple(witnesses(window, fatal_words(window), lines_shown(clues)))[: _MOST_CLUES - len(clues)]
     candidates = _candidates(scales)
     missing = missing_facts(window, verdict, fingerprint)
     complete = Verdict(**{**_fields(verdict), "clues": clues, "candidates": candidates, "missing": missing})
@@ -404,7 +417,7 @@ def _decision(window: Window, findings: list[Finding], scales: _Scales, verdict:
         _also(window, fingerprint),
         collateral(window, verdict),
         silent_ranks(window) if verdict.scope != "external" else (),
-        tuple(line for clue in clues if clue.weight > 0 for line in clue.lines)[:12],
+        lines_shown([clue for clue in clues if clue.weight > 0] or clues),
         opened_at(window),
         verdict.confidence >= 0.9 and own and _unshared(window, verdict, fingerprint),
     )

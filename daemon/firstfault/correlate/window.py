@@ -19,6 +19,7 @@ from firstfault.model import FAULT_ROLES, MOST_RANKS, Event, Fact, JobKey, Line,
 from firstfault.rules.catalogue import RuleSet
 
 _UNASKED: Any = object()
+_FAR_LINES = 20  # more lines than a dying process prints after its last words
 _DRAWERS = {
     "collective-timeout": "waits",
     "collective-wait": "waits",
@@ -264,6 +265,30 @@ class Window:
         """Return the entry whose event stands on the same line as a fact."""
         return next((event.fingerprint for event in self._events_at.get((fact.stream, fact.offset), ()) if event.role != "context"), None)
 
+    def explains(self, fact: Fact) -> bool:
+        """Tell whether an event, or another fact than a fatal line, is made of the same line."""
+        if (fact.stream, fact.offset) in self._told_at or (fact.stream, fact.offset) in self._events_at:
+            return True
+        return fact.line is not None and self.in_statement(fact.line)
+
+    def in_statement(self, line: Line) -> bool:
+        """Tell whether a line belongs to a traceback or another statement that an event is made of."""
+        return any(first <= line.number <= last for first, last in self._statements.get(line.stream or line.source, ()))
+
+    @cached_property
+    def _told_at(self) -> set[tuple[str, int]]:
+        return {(fact.stream, fact.offset) for name, facts in self._facts.items() if name not in ("fatal", "note") for fact in facts}
+
+    @cached_property
+    def _statements(self) -> dict[str, list[tuple[int, int]]]:
+        found: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for event in self.events:
+            for line in event.lines[:1]:
+                numbers = [one.number for one in event.lines]
+                first, last = (event.statement.first, event.statement.last) if event.statement else (min(numbers), max(numbers))
+                found[line.stream or line.source].append((min(first or line.number, *numbers), max(last, *numbers)))
+        return found
+
     @cached_property
     def _structural(self) -> set[tuple[str, int]]:
         return {(fact.stream, fact.offset) for fact in self.facts(*_COMPARING)}
@@ -285,6 +310,17 @@ class Window:
             if event.time.at is not None and event.time.source in ("line", "envelope", "near"):
                 later |= {step for step, at in one.steps if at is not None and at > event.time.at + event.time.precision}
         return len(later) if event.time.source != "near" else max(0, len(later) - 1)
+
+    def went_on_in_stream(self, fact: Fact) -> bool:
+        """Tell whether a stream whose speaker nobody knows shows steps after a fact; without a clock, whether it is far from its end."""
+        later: set[float] = set()
+        for one in self.progress:
+            if one.stream != fact.stream or one.step is None:
+                continue
+            later |= {step for step, at in one.steps if at is not None and fact.time.at is not None and at > fact.time.at}
+            if fact.time.at is None and one.last_line is not None and fact.line is not None:
+                later |= {0.0, 1.0} if one.last_line.number > fact.line.number + _FAR_LINES else set()
+        return len(later) >= 2 or any(one.stream == fact.stream and one.offset > fact.offset for one in self.facts("finished"))
 
     def stopped_outside_before(self, dossier: Dossier) -> bool:
         """Tell whether a stop from outside precedes a process's end: by position in one stream, by time across streams."""

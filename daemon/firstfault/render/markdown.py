@@ -97,7 +97,8 @@ def _why(incident: Incident) -> Iterator[str]:
 
 def _clue(clue: Clue) -> str:
     where = clue.lines and f" ({code(place(clue.lines[0]))})"
-    return f"- {clue.weight:+.1f} {plain(clue.text)}{where or ''}"
+    weight = f"{clue.weight:+.1f} " if clue.weight else ""
+    return f"- {weight}{plain(clue.text)}{where or ''}"
 
 
 def _line(line: Line) -> str:

@@ -149,7 +149,8 @@ class _Page:
             self.line(f"{left} weaker clues are left out; --format json has them", "dim", 7)
 
     def clue(self, clue: Clue, lines: int) -> None:
-        self.line(f"{clue.weight:+5.1f} {clue.text}", "", 1, 7)
+        weight = f"{clue.weight:+5.1f}" if clue.weight else "  -  "  # shown, and weighed by nobody
+        self.line(f"{weight} {clue.text}", "", 1, 7)
         for one in clue.lines[-lines:] if lines else ():  # a statement says what it is at its end
             self.evidence(one)
 

@@ -65,3 +65,20 @@ def looks_binary(name: str, head: bytes) -> bool:
         return False
     sample = head[:NUL_SAMPLE_BYTES]
     return sample.count(0) * 10 > len(sample)
+
+
+_CONTROLS = bytes(code for code in range(32) if code not in b"\t\n\v\f\r\b\x1b\0")
+_SAMPLE_BYTES = 1 << 16
+_MOST_UNREADABLE = 0.2  # of the characters of text that lost its encoding now and then, a hundred times less
+
+
+def unreadable(data: bytes) -> str:
+    """Say why bytes are no text that lines could be read from; nothing where they are. NUL bytes are holes of truncated logs, or UTF-16."""
+    sample = data[:_SAMPLE_BYTES]
+    text = sample.replace(b"\0", b"")
+    broken = text.decode("utf-8", "replace").count("\ufffd") + len(text) - len(text.translate(None, _CONTROLS))
+    if broken <= _MOST_UNREADABLE * len(text):
+        return ""
+    return (
+        "is no text: most of it cannot be read as lines, so nothing is known of what it tells; give the log itself, unpacked and decrypted"
+    )

@@ -14,7 +14,15 @@ from typing import BinaryIO
 from firstfault.errors import InputError
 from firstfault.model import Batch, Stream
 from firstfault.sources.inflate import ChunkReader, inflate, packing
-from firstfault.sources.kinds import NUL_SAMPLE_BYTES, ArtifactKind, artifact_content, artifact_kind, looks_binary, skipped_by_name
+from firstfault.sources.kinds import (
+    NUL_SAMPLE_BYTES,
+    ArtifactKind,
+    artifact_content,
+    artifact_kind,
+    looks_binary,
+    skipped_by_name,
+    unreadable,
+)
 from firstfault.sources.naming import Name, labels_of
 from firstfault.sources.tail import PACKED_SUFFIXES
 
@@ -54,6 +62,7 @@ class Notes:
     more_complaints: int = 0
     skipped: int = 0  # files that are no logs
     streams: int = 0
+    unreadable: int = 0  # streams among them that are no text
 
     def complain(self, path: str, message: str) -> None:
         """Keep a complaint while there are few."""
@@ -162,6 +171,9 @@ class SavedLogs:
         self.notes.streams += 1
         identity = self._stream(found)
         offset, data = 0, stream.read(BATCH_BYTES)
+        if why := unreadable(data):
+            self.notes.unreadable += 1
+            self.notes.complain(found.place, why)
         while True:
             following = self._next(stream, found) if data else b""
             yield Batch(identity, data, offset, None, final=not following)

@@ -6,6 +6,7 @@ from firstfault.text.signals import (
     collective,
     exits,
     exits_cluster,
+    fatal,
     kernel,
     launcher,
     lifecycle,
@@ -31,6 +32,7 @@ SIGNALS: tuple[AnySignal, ...] = (
     *lifecycle.SIGNALS,
     *numeric.SIGNALS,
     *wrapped.SIGNALS,
+    *fatal.SIGNALS,
 )
 
 __all__ = ["SIGNALS", "AnySignal", "BlockSignal", "Reading", "Signal", "subject"]
