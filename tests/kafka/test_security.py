@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import itertools
 import json
 import subprocess
 import threading
 import time
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trustme
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
+from aiokafka.protocol.admin import CreateAclsRequest
 
+from firstfault.cli.main import main
 from firstfault.kafka.clients import Access, Token
 from firstfault.kafka.options import Connection, Encryption, Login, Own
 from tests.kafka.rig import Running, fresh, until
@@ -209,6 +214,68 @@ async def test_says_which_permission_is_missing(secure: Any, tmp_path: Path) -> 
     said = next(iter(failing.values()))
     assert "not allowed to" in said
     assert "grant" in said
+
+
+TOPIC, GROUP = 2, 3  # kinds of resource, as the protocol numbers them
+READ, WRITE, DESCRIBE, DESCRIBE_CONFIGS = 3, 4, 8, 10
+
+
+async def grant(bootstrap: str, user: str, kind: int, names: Iterable[str], *operations: int) -> None:
+    """Allow a user something; it holds once the broker has taken it up."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    try:
+        for name, operation in itertools.product(names, operations):
+            answer = await admin._send_to_controller(CreateAclsRequest(kind, name, 3, f"User:{user}", "*", operation, 3))
+            assert [one[0] for one in answer.creation_responses] == [0]
+    finally:
+        await admin.close()
+
+
+async def test_a_check_names_each_right_that_is_missing(secure: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From none to all of them: what is missing is named with what to grant, and a user with just what is documented can do everything."""
+    raw, prefix, user = fresh("raw"), fresh("ff"), fresh("matcher")
+    own = [f"{prefix}.{name}" for name in ("events", "readers", "deadletter")]
+    await make_topic(secure.bootstrap, raw, 2, **{"retention.ms": "3600000"})
+    for name in own:
+        await make_topic(secure.bootstrap, name, 2, **({"cleanup.policy": "compact"} if name.endswith("readers") else {}))
+    (tmp_path / "token").write_text(token(user))
+    config = {
+        "role": "matcher",
+        "kafka": {
+            "bootstrap_servers": [f"127.0.0.1:{secure.secure_ports['SASL']}"], "topic_prefix": prefix, "partitions": 2,
+            "tls": {"ca_file": str(secure.certificates / "ca.pem")}, "sasl": {"mechanism": "OAUTHBEARER", "token_file": str(tmp_path / "token")},
+        },
+        "sources": {"kafka": [{"topics": [raw], "group": f"{prefix}-matchers"}]},
+        "transport": {"kafka": {}},
+    }  # fmt: skip
+    file = tmp_path / "firstfault.yaml"
+    file.write_text(json.dumps(config))
+
+    async def said(*words: str, code: int = 2) -> str:
+        """Check until all words were said: rights come into force a moment after they are granted."""
+        async with asyncio.timeout(120):
+            while True:
+                found = await asyncio.to_thread(main, ["config", "check", str(file), "--connect"])
+                text = capsys.readouterr().err
+                if found == code and all(word in text for word in words):
+                    return text
+
+    await said(f"topic {prefix}.events: not allowed to describe it; grant Describe", f"topic {raw}: not allowed to describe it")
+    await grant(secure.bootstrap, user, TOPIC, [*own, raw], DESCRIBE)
+    text = await said(f"topic {raw}: cannot be read: ", "grant Read on the topic", f"group {prefix}-matchers: cannot be used: ")
+    assert "its settings may not be read; grant DescribeConfigs" in text
+    await grant(secure.bootstrap, user, TOPIC, [raw, f"{prefix}.readers"], READ)
+    await grant(secure.bootstrap, user, GROUP, [f"{prefix}-matchers"], READ)
+    await said(f"topic {prefix}.readers: cannot be written: ", f"topic {prefix}.events: cannot be written: ", "grant Write")
+    await grant(secure.bootstrap, user, TOPIC, own, WRITE)
+    assert "FAILED" not in await said(f"topic {prefix}.events: can be written", code=0)
+    await produce(secure.bootstrap, raw, [(0, None, OOM)])
+    how = Login("OAUTHBEARER", token_file=tmp_path / "token")
+    async with Running("", raw, connection=sasl(secure, how), own=Own(prefix, partitions=2), group=f"{prefix}-matchers") as running:
+        await until(lambda: running.notebook.events and running.value("commits_total", group=running.group) >= 1)
+    await grant(secure.bootstrap, user, TOPIC, [*own, raw], DESCRIBE_CONFIGS)
+    await said(f"topic {raw}: 2 partitions", "kept only 1.0 h: a longer stop loses records", f"{prefix}.readers: there, compacted", code=0)
 
 
 async def test_says_what_is_wrong_with_topics(broker: Any) -> None:

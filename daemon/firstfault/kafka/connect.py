@@ -20,7 +20,7 @@ from firstfault.kafka.topics import Wanted, config_of, described, ensure, wanted
 from firstfault.transport.tried import Tried
 
 _ANSWER_SECS = 20.0
-_SHORT_SECS = 86_400.0  # raw logs that are kept less long are worth a word
+_SHORT_SECS = 86_400.0  # records that are kept less long are worth a word
 
 
 async def check(config: Config) -> list[Tried]:
@@ -73,9 +73,20 @@ async def _own_topics(admin: Any, config: Config, own: Own) -> list[Tried]:
         except KafkaError as error:
             found.append(Tried(False, f"topic {one.name}: {type(error).__name__}: {error}"))
         else:
-            kept = "compacted" if one.compacted else f"kept {int(one.config['retention.ms']) // 3_600_000} h where we created it"
-            found.append(Tried(True, f"topic {one.name}: there, {kept}"))
+            settings = await config_of(admin, one.name)
+            found.append(Tried(True, f"topic {one.name}: there, {_kept(one.compacted, settings)}"))
     return found
+
+
+def _kept(compacted: bool, settings: dict[str, str] | None) -> str:
+    """Say how long records of a topic are kept."""
+    if settings is None:
+        return "its settings may not be read; grant DescribeConfigs to have clean-up and retention checked"
+    kept = settings.get("retention.ms", "")
+    if compacted or not kept.isdigit():
+        return "compacted" if compacted else "kept for good"
+    short = ": a longer stop loses records" if int(kept) < _SHORT_SECS * 1000 else ""
+    return f"kept {'only ' if short else ''}{int(kept) / 3_600_000:.1f} h{short}"
 
 
 async def _raw_topics(access: Access, admin: Any, options: SourceOptions) -> list[Tried]:
@@ -91,12 +102,10 @@ async def _raw_topics(access: Access, admin: Any, options: SourceOptions) -> lis
         return [Tried(False, str(error))]
     found = [Tried(False, f"topic {name}: is not there; create it, or correct sources.kafka.topics") for name in names if name not in sizes]
     for name, count in sizes.items():
-        kept = (await config_of(admin, name)).get("retention.ms", "")
-        short = kept.isdigit() and int(kept) < _SHORT_SECS * 1000
-        words = f", kept only {int(kept) / 3_600_000:.1f} h: a longer stop loses records" if short else ""
+        kept = _kept(False, await config_of(admin, name))
         found += [
             await _readable(access, name),
-            Tried(True, f"topic {name}: {count} partitions, so at most {count} matchers share it{words}"),
+            Tried(True, f"topic {name}: {count} partitions, so at most {count} matchers share it; {kept}"),
         ]
         found.append(await _group(access, options.membership.group, name))
     return found

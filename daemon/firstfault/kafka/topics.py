@@ -122,6 +122,8 @@ async def _faults(admin: AIOKafkaAdminClient, one: Wanted, partitions: int) -> l
             f"must lie in the same partition; set kafka.partitions: {partitions}, or make all three topics anew with {one.partitions}"
         )
     config = await config_of(admin, one.name)
+    if config is None:
+        return faults
     policy = config.get("cleanup.policy", "delete")
     if one.compacted and "compact" not in policy:
         faults.append(f"topic {one.name} has cleanup.policy={policy}, it must be compact, or state is lost after its retention")
@@ -130,15 +132,17 @@ async def _faults(admin: AIOKafkaAdminClient, one: Wanted, partitions: int) -> l
     return faults
 
 
-async def config_of(admin: AIOKafkaAdminClient, name: str) -> dict[str, str]:
-    """Return a topic's settings; none where we may not know them."""
+async def config_of(admin: AIOKafkaAdminClient, name: str) -> dict[str, str] | None:
+    """Return a topic's settings; None where we may not know them, which takes DescribeConfigs."""
     try:
         answers = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name)])
     except KafkaError:
-        return {}
+        return None
     found: dict[str, str] = {}
     for answer in answers:
         for resource in answer.resources:
-            rows: list[Any] = resource[4] if resource[0] == 0 else []
+            if resource[0] != 0:
+                return None
+            rows: list[Any] = resource[4]
             found.update((row[0], row[1]) for row in rows)
     return found
