@@ -244,7 +244,8 @@ async def test_a_check_names_each_right_that_is_missing(secure: Any, tmp_path: P
         "role": "matcher",
         "kafka": {
             "bootstrap_servers": [f"127.0.0.1:{secure.secure_ports['SASL']}"], "topic_prefix": prefix, "partitions": 2,
-            "tls": {"ca_file": str(secure.certificates / "ca.pem")}, "sasl": {"mechanism": "OAUTHBEARER", "token_file": str(tmp_path / "token")},
+            "tls": {"ca_file": str(secure.certificates / "ca.pem")},
+            "sasl": {"mechanism": "OAUTHBEARER", "token_file": str(tmp_path / "token")},
         },
         "sources": {"kafka": [{"topics": [raw], "group": f"{prefix}-matchers"}]},
         "transport": {"kafka": {}},
