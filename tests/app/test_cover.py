@@ -6,7 +6,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firstfault.model import (
-    NO_TIME, Candidate, Clue, Collateral, Event, Fact, Incident, JobKey, Line, Missing, Progress, Statement, Verdict, Who,
+    NO_TIME,
+    Candidate,
+    Clue,
+    Collateral,
+    Event,
+    Fact,
+    Incident,
+    JobKey,
+    Line,
+    Missing,
+    Progress,
+    Statement,
+    Verdict,
+    Who,
 )  # fmt: skip
 from firstfault.store.codec import from_plain, to_plain
 from firstfault.store.cover import covered, covered_noun
