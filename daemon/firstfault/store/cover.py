@@ -97,9 +97,7 @@ def _holds(kind: Any, name: str, free: bool, within: frozenset[Any]) -> bool:
         return free or name in TEXT_KEYS or name in FREE_KEYS
     free = free or name in FREE_KEYS
     if dataclasses.is_dataclass(kind):
-        return kind not in within and any(
-            _holds(of, key, free, within | {kind}) for key, of in get_type_hints(kind).items()
-        )
+        return kind not in within and any(_holds(of, key, free, within | {kind}) for key, of in get_type_hints(kind).items())
     parts = [one for one in get_args(kind) if one is not Ellipsis]
     if isinstance(get_origin(kind), type) and issubclass(get_origin(kind), Mapping):
         return parts[-1] is str or _holds(parts[-1], name, True, within)  # its keys may be names of texts
