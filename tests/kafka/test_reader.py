@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from firstfault.detect.detector import Detector
+from firstfault.kafka.places import PLACE_BITS
 from firstfault.kafka.reader import PartitionReader, ReaderOptions, Taken
-from firstfault.model import Findings, Observation, Progress
+from firstfault.model import Event, Findings, Observation, Progress, Stream
 from tests.kafka.rig import RULES, SCANNER
 from tests.kafka.test_source import FILEBEAT, FLUENTBIT, OOM, OTLP, VECTOR, step
 
@@ -134,3 +136,23 @@ def test_summing_up_names_nothing_otherwise() -> None:
     assert len(alone[0]) == 200
     assert read(rows, [1, 70], asked=True) == alone
     assert read(rows, [3], asked=True, restart_at=20)[0] == alone[0]
+
+
+def test_a_count_that_goes_on_after_a_storm_keeps_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is said again long after its first lines were let go, and after much else was told, is the same event with a higher count."""
+    monkeypatch.setattr("firstfault.kafka.places._REMEMBERED", 40)
+    storm = [
+        b"[rank%d]: " % rank + line for rank in range(8, 60) for line in (b"Traceback (most recent call last):", b"ValueError: no shard")
+    ]
+    steps = [step(number % 8, number) for number in range(2_500)]
+    rows = [Row(number, text) for number, text in enumerate([*[OOM] * 5, *storm, *steps, *[OOM] * 40, *steps])]
+    detector, data = Detector(Stream("s", "kafka", "t[0]"), RULES, SCANNER), b"".join((one.value or b"") + b"\n" for one in rows)
+    told = [*detector.feed(data, 0), *detector.close()]
+    counted = [one for one in told if isinstance(one, Event) and one.count > 3]
+    assert counted
+    for sizes in ([1], [60], [700, 3]):
+        for restart_at in (-1, 3):
+            found, _, _ = read(rows, sizes, restart_at=restart_at)
+            events = [one for one in found.values() if isinstance(one, Event)]
+            assert max(one.count for one in events) == max(one.count for one in counted)
+            assert sorted(one.offset >> PLACE_BITS for one in events if one.fingerprint == "cuda-out-of-memory") == [0, 1, 2]

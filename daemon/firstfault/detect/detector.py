@@ -232,6 +232,10 @@ class Detector:
         """The position from which on bytes of the stream are kept."""
         return self._reader.kept.start if self._reader is not None else 0
 
+    def retold(self) -> Iterable[int]:
+        """Return the positions before what is kept, and some behind it, of what may be reported again with a higher count."""
+        return self._reader.engine.retold() if self._reader is not None else ()
+
     @property
     def unfinished(self) -> bool:
         """Tell whether the end of the stream would bring something to light that was not reported yet."""

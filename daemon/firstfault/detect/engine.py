@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -341,6 +341,10 @@ class Engine:
         """Report what only the end of the stream brings to light."""
         self.close_section()
         self.out.extend(self._folds.flush())
+
+    def retold(self) -> Iterator[int]:
+        """Yield the offsets, however long ago, of what may be reported again."""
+        return self._folds.offsets()
 
     # time
 

@@ -73,6 +73,12 @@ class Folds:
     def dirty(self) -> bool:
         return any(fold.dirty for fold in self._folds.values())
 
+    def offsets(self) -> Iterator[int]:
+        """Yield where in the stream those events and their lines stand that may be reported again."""
+        for fold in self._folds.values():
+            yield fold.event.offset
+            yield from (line.offset for line in fold.event.lines)
+
     def state(self) -> list[Any]:
         return [(key, fold.seen, fold.event, fold.last, fold.offset, fold.dirty) for key, fold in self._folds.items()]
 

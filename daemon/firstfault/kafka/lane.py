@@ -121,7 +121,7 @@ class Lane:
     def _fed(self, data: bytes, base: int) -> list[Observation]:
         self.moved = self.unsaved = True
         found = self._placed(self.detector.feed(data, base))
-        self.places.forget(self.detector.kept_from)  # not before: what was found may lie further back
+        self.places.forget(self.detector.kept_from, self.detector.retold)  # not before: what was found may lie further back
         return found
 
     def quiet(self) -> Findings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import Any
@@ -16,7 +16,7 @@ from firstfault.text.unwrap import Record
 
 PLACE_BITS = 20  # of a place that say where in the record a byte lies; the offset of the record stands above them
 _INSIDE = (1 << PLACE_BITS) - 1
-_REMEMBERED = 2_048  # places that were told of and may be told of again, when repeats are counted
+_REMEMBERED = 2_048  # places that were told of, before those are sought out that may be told of again
 _FEW = 64  # questions about a batch, up to which counting its lines costs less than numbering all of them
 _SPARE = 512  # entries that may be of no more use before they are cleared away
 ENVELOPE_PRECISION, RECORD_PRECISION = 0.001, 2.0  # ± seconds: of a collector's own stamp, and of the time at which a record was produced
@@ -29,6 +29,7 @@ class Places:
         self._starts, self._places = array("q"), array("q")
         self._times: list[Any] = []  # as envelopes have them: reading each would cost more than all the rest
         self._told: dict[int, int] = {}
+        self._most_told = _REMEMBERED
         self._late: tuple[int, bytes, Sequence[ConsumerRecord]] | None = None  # records of which little was asked yet
         self._asked = 0
         self.precision = RECORD_PRECISION
@@ -72,12 +73,15 @@ class Places:
         self._places.extend([record.offset << PLACE_BITS for record in records])
         self._times.extend([record.timestamp / 1000 for record in records])
 
-    def forget(self, before: int) -> None:
-        """Drop what is only needed for bytes before an offset of the stream."""
+    def forget(self, before: int, retold: Callable[[], Iterable[int]]) -> None:
+        """Drop what is only needed for bytes before an offset of the stream, but for those that may be told of again."""
         self._work_out(before)
         index = bisect_right(self._starts, before) - 1
         if index > _SPARE:
             del self._starts[:index], self._places[:index], self._times[:index]
+        if len(self._told) > self._most_told:
+            self._told = {offset: self._told[offset] for offset in retold() if offset in self._told}
+            self._most_told = _REMEMBERED + 2 * len(self._told)  # a storm of repeats is not looked through at every batch
 
     def place(self, offset: int) -> int:
         """Return the place of a byte of the stream that was taken; the same one, however often it is asked for."""
@@ -91,8 +95,6 @@ class Places:
         place, start = (late[0].offset << PLACE_BITS, late[1]) if late is not None else (self._places[index], self._starts[index])
         found = place + min(max(0, offset - start), _INSIDE - (place & _INSIDE))
         self._told[offset] = found
-        if len(self._told) > _REMEMBERED:
-            del self._told[next(iter(self._told))]
         return found
 
     def record(self, offset: int) -> Record:
