@@ -147,6 +147,14 @@ class Cluster:
             broker.config.write_text("".join(f"{name}={value}\n" for name, value in self._properties(broker).items()))
         users = [word for name, password in self.users.items() for word in ("-S", f"SCRAM-SHA-512=[name={name},password={password}]")]
         users += [word for name, password in self.users.items() for word in ("-S", f"SCRAM-SHA-256=[name={name},password={password}]")]
+        self._format(classpath, users)
+        for broker in self.brokers:
+            broker.start()
+        for broker in self.brokers:
+            broker.wait()
+        return self
+
+    def _format(self, classpath: Path, users: list[str]) -> None:
         formats = [
             subprocess.Popen(
                 [*_java(classpath), "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, *users, "-c", str(broker.config)],
@@ -155,15 +163,17 @@ class Cluster:
             )
             for broker in self.brokers
         ]
-        for one in formats:
-            said, _ = one.communicate(timeout=_READY_SECS)
-            if one.returncode:
-                raise MissingService(f"kafka storage cannot be formatted: {said.decode()[-2000:]}")
-        for broker in self.brokers:
-            broker.start()
-        for broker in self.brokers:
-            broker.wait()
-        return self
+        try:
+            for one in formats:
+                said, _ = one.communicate(timeout=_READY_SECS)
+                if one.returncode:
+                    raise MissingService(f"kafka storage cannot be formatted: {said.decode()[-2000:]}")
+        except subprocess.TimeoutExpired:
+            raise MissingService(f"kafka storage is not formatted after {_READY_SECS:.0f} s") from None
+        finally:
+            for one in formats:
+                one.kill()
+                one.communicate()
 
     def stop(self) -> None:
         """Stop every broker."""
