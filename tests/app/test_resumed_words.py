@@ -37,3 +37,16 @@ def test_progress_that_was_read_before_a_stop_ends_the_incident_after_it() -> No
     second.restore(first.snapshot(), [_stream(attempt, rank) for attempt in range(2) for rank in range(4)])
     found = [change.kind for moment in range(52, 90) for change in second.advance(NOW + moment)]
     assert "recovered" in found
+
+
+def test_a_failure_that_was_read_before_a_stop_and_not_judged_yet_is_judged_after_it() -> None:
+    """Also if an earlier process went on, told of it, and was killed: an incident that nobody follows would never end."""
+    first = Pipeline(shipped())
+    for rank in range(4):
+        text = _line(NOW, rank, f"rank {rank} of world size 4 started")
+        text += _line(NOW + 1, rank, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.") if rank == 1 else ""
+        first.feed(Batch(_stream(0, rank), text.encode(), 0, NOW + 1))
+    second = Pipeline(shipped())
+    second.restore(first.snapshot(), [_stream(0, rank) for rank in range(4)])
+    told = [change for moment in range(2, 40) for change in second.advance(NOW + moment)]
+    assert [(change.kind, change.incident.verdict.ranks) for change in told][:2] == [("opened", (1,)), ("settled", (1,))]

@@ -133,6 +133,5 @@ def test_many_speakers_stay_bounded() -> None:
         data = b"".join(b"[rank%d]: CUDA out of memory. Tried to allocate %d.00 GiB\n" % (rank, turn) for rank in range(3000))
         assert any(isinstance(one, Event) for one in found.feed(data, at))
         at += len(data)
-    assert len(found.snapshot()["reader"]["engine"]["of"]) < 20
     assert found._reader is not None
     assert len(found._reader.engine._folds._folds) <= 2049

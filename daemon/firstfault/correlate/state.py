@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from firstfault.detect.plain import dump, load, pack_json, unpack_json
+from firstfault.detect.packed import pack_observations, unpack_observations
+from firstfault.detect.plain import dump, load
 from firstfault.model import Observation
 
 _CHUNK = 256  # observations packed together: those of ten thousand ranks as plain values at once would take hundreds of MB
@@ -45,7 +46,7 @@ def load_run(saved: Mapping[str, Any], kind: Any) -> Any:
     if "watch" in saved:
         run.watch.load(saved["watch"])
     run.ended = {(name, number, ordinal): revision for name, number, ordinal, revision in saved.get("ended", ())}
-    run.dirty = bool(run.incidents)
+    run.dirty = bool(run.incidents) or run.evidence_at is not None  # what was seen just before the state was saved may not be judged yet
     return run
 
 
@@ -55,8 +56,8 @@ def _plain(observations: Iterable[Observation]) -> list[Any]:
 
 def _pack(observations: Iterable[Observation]) -> list[str]:
     waiting, packed = iter(observations), []
-    while chunk := [dump(one) for one in islice(waiting, _CHUNK)]:
-        packed.append(pack_json(chunk))
+    while chunk := list(islice(waiting, _CHUNK)):
+        packed.append(pack_observations(chunk))
     return packed
 
 
@@ -64,6 +65,6 @@ def _unpack(saved: Iterable[Any]) -> Iterator[Any]:
     """Yield observations that `_plain` or `_pack` wrote; ValueError if they are something else."""
     for one in saved:
         if isinstance(one, str):
-            yield from map(load, unpack_json(one))
+            yield from unpack_observations(one)
         else:
             yield load(one)

@@ -10,6 +10,7 @@ from typing import Any
 
 from firstfault.detect import cache as disk
 from firstfault.detect import plain
+from firstfault.detect.packed import pack_engine, unpack_engine
 from firstfault.detect.plan import Plan
 from firstfault.detect.scanner import AnyScanner, open_scanner
 from firstfault.detect.stream_reader import StreamReader
@@ -23,7 +24,7 @@ _GLANCE = 4096  # bytes of the end that a running stream's progress is read from
 _LAST_LOOK = 16 * 1024
 _SHOWN = 1024  # observations reported before their line or statement was complete
 _PLANS = 4  # of the rule sets used last
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,13 +273,20 @@ def _packed(state: dict[str, Any], discreet: Discreet | None, end: int) -> dict[
     if discreet is not None:
         head = discreet.masked(head)
         kept = None if kept is None else discreet.masked(kept)
-    return {**state, "kept": None if kept is None else plain.pack(kept), "end": end, "head": plain.pack(head), "engine": plain.dump(engine)}
+    return {
+        **state,
+        "kept": None if kept is None else plain.pack(kept),
+        "end": end,
+        "head": plain.pack(head),
+        "engine": pack_engine(engine),
+    }
 
 
 def _covered(engine: dict[str, Any], discreet: Discreet) -> dict[str, Any]:
-    folds = [(discreet.covered(key, True), seen, discreet.covered(event, False), *rest) for key, seen, event, *rest in engine["folds"]]
+    folds = [(seen, discreet.covered(event, False), *rest) for seen, event, *rest in engine["folds"]]
     seen, dropped = engine["repeats"]
-    return {**engine, "folds": folds, "repeats": [[(discreet.covered(key, True), count) for key, count in seen], dropped]}
+    told = [((*key, discreet.covered(values, True)), count) for (*key, values), count in seen]
+    return {**engine, "folds": folds, "repeats": (told, dropped)}
 
 
 def _unpacked(saved: Mapping[str, Any], read_again: Callable[[int, int], bytes | None] | None) -> dict[str, Any] | None:
@@ -290,4 +298,4 @@ def _unpacked(saved: Mapping[str, Any], read_again: Callable[[int, int], bytes |
         kept = read_again(saved["start"], saved["end"]) if read_again is not None else None
     if kept is None:
         return None
-    return {**saved, "kept": kept, "head": plain.unpack(saved["head"]), "engine": plain.load(saved["engine"])}
+    return {**saved, "kept": kept, "head": plain.unpack(saved["head"]), "engine": unpack_engine(saved["engine"])}

@@ -47,7 +47,7 @@ class Folds:
 
     def add(self, event: Event) -> list[Event]:
         """Return what has to be reported now that `event` was seen."""
-        key = (event.job, event.fingerprint, event.symptom, speaker_of(event.who), event.who.pid, _plain(event.captures))
+        key = _key(event)
         fold = self._folds.pop(key, None)
         if fold is not None and not _apart(fold, event):
             self._folds[key] = fold  # newest last
@@ -80,10 +80,15 @@ class Folds:
             yield from (line.offset for line in fold.event.lines)
 
     def state(self) -> list[Any]:
-        return [(key, fold.seen, fold.event, fold.last, fold.offset, fold.dirty) for key, fold in self._folds.items()]
+        return [(fold.seen, fold.event, fold.last, fold.offset, fold.dirty) for fold in self._folds.values()]
 
     def load(self, state: list[Any]) -> None:
-        self._folds = {_hashable(key): _Fold(*rest) for key, *rest in state}
+        self._folds = {_key(event): _Fold(seen, event, *rest) for seen, event, *rest in state}
+
+
+def _key(event: Event) -> Hashable:
+    """Return what equal events share."""
+    return event.job, event.fingerprint, event.symptom, speaker_of(event.who), event.who.pid, _plain(event.captures)
 
 
 def _count(fold: _Fold, event: Event) -> list[Event]:

@@ -47,8 +47,11 @@ def pack(data: bytes) -> str:
 
 
 def unpack(text: str) -> bytes:
-    """Return the bytes that `pack` was given; zstandard.ZstdError or ValueError if it is something else."""
-    return zstandard.decompress(base64.b64decode(text))
+    """Return the bytes that `pack` was given; ValueError if it is something else."""
+    try:
+        return zstandard.decompress(base64.b64decode(text))
+    except zstandard.ZstdError as error:
+        raise ValueError(f"a part of a snapshot cannot be read ({error}); start without it") from error
 
 
 def pack_json(plain: Any) -> str:
@@ -58,10 +61,7 @@ def pack_json(plain: Any) -> str:
 
 def unpack_json(text: str) -> Any:
     """Return what `pack_json` was given; ValueError if it is something else."""
-    try:
-        return json.loads(unpack(text))
-    except zstandard.ZstdError as error:
-        raise ValueError(f"a part of a snapshot cannot be read ({error}); start without it") from error
+    return json.loads(unpack(text))
 
 
 def load(value: Any) -> Any:
