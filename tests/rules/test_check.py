@@ -259,6 +259,7 @@ BROKEN = {
         [entry(hardware_or_software="Hardware.")],
         "hardware_or_software says 'Hardware.' without how to tell",
     ),
+    "an answer about serving without when": ([entry(inference="Yes.")], "inference says 'Yes.' without when it is met in serving"),
     "no near misses": ([entry(no_match=[])], "0 near misses under no_match; at least 2 different ones prove an entry"),
     "one example": ([entry(match=entry()["match"][:1])], "1 texts under match; at least 2 different ones prove an entry"),
     "one example said twice": (

@@ -24,6 +24,7 @@ from firstfault.rules.wardrobe import missing_styles, outgrown
 MIN_EXAMPLES = 2
 MAX_SAME_SENTENCE = 3
 MIN_HOW_TO_TELL = 3  # words about hardware or software: the answer, and how it is told
+MIN_SERVING = 5  # words about serving: yes or no, and when or why
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,8 @@ def _proof_faults(entry: Entry) -> Iterator[Fault]:
         yield Fault(entry.file, 0, "no references; name the documentation or source that says so")
     if len(entry.hardware_or_software.split()) < MIN_HOW_TO_TELL:
         yield Fault(entry.file, 0, f"hardware_or_software says {entry.hardware_or_software!r} without how to tell")
+    if len(entry.inference.split()) < MIN_SERVING:
+        yield Fault(entry.file, 0, f"inference says {entry.inference!r} without when it is met in serving, or why it cannot be")
     for symptom in entry.symptoms:
         proofs = [example for example in entry.match if example.symptom == symptom.id]
         if not proofs and not symptom.builtin:
