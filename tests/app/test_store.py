@@ -176,6 +176,44 @@ def test_a_damaged_database_is_set_aside_and_said_loudly(tmp_path):
     store.close()
 
 
+@pytest.mark.parametrize("table", ["positions", "incidents", "meta", "snapshots", "spool", "acks"])
+def test_a_database_without_a_table_is_set_aside(tmp_path, table):
+    """What is missing is named, the file is kept, and everything can be read and written again."""
+    Store.open(tmp_path).close()
+    with sqlite3.connect(tmp_path / "firstfault.db") as connection:
+        connection.execute(f"DROP TABLE {table}")
+    connection.close()
+    store = Store.open(tmp_path)
+    assert f"table {table} missing" in store.notices[0]
+    assert "firstfault.db.broken1" in store.notices[0]
+    put(store, incident())
+    assert store.positions() == []
+    store.close()
+    assert (tmp_path / "firstfault.db.broken1").exists()
+
+
+def test_a_database_without_a_column_or_with_half_a_schema_is_set_aside(tmp_path):
+    """So is one that only looks like ours."""
+    for number, damage_done in enumerate(("ALTER TABLE positions RENAME COLUMN body TO other", "PRAGMA user_version = 0"), 1):
+        Store.open(tmp_path).close()
+        with sqlite3.connect(tmp_path / "firstfault.db") as connection:
+            connection.execute(damage_done)
+        connection.close()
+        store = Store.open(tmp_path)
+        assert f"broken{number}" in store.notices[0]
+        store.close()
+
+
+def test_the_database_is_for_its_owner_only(tmp_path):
+    """Also one that an older firstfault left open to all; its log and index follow."""
+    Store.open(tmp_path).close()
+    (tmp_path / "firstfault.db").chmod(0o644)
+    store = Store.open(tmp_path)
+    put(store, incident())
+    assert {oct(path.stat().st_mode & 0o777) for path in tmp_path.glob("firstfault.db*")} == {"0o600"}
+    store.close()
+
+
 def test_damage_inside_is_found_after_an_unclean_end(tmp_path):
     """A page that was overwritten while the daemon was dead is found before it is trusted."""
     store = Store.open(tmp_path)

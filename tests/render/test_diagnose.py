@@ -97,7 +97,7 @@ def test_a_folder_without_logs_is_bad_input(tmp_path: Path, capsys: pytest.Captu
     """Finding no log is not the same as finding no failure."""
     (tmp_path / "model.safetensors").write_bytes(b"\0" * 100)
     assert main(["diagnose", str(tmp_path)]) == 2
-    assert "no log found; 1 files were left out" in capsys.readouterr().err
+    assert "no log found; 1 file was left out" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

@@ -153,6 +153,12 @@ def test_a_garbled_world_size_does_not_fill_the_memory() -> None:
     assert strip_of(diagnosis(one, world_size=4_000_000_000).attempts[0], one).rows
 
 
+def test_a_paragraph_says_that_history_pages_nobody() -> None:
+    """Whoever reads along must not wait for a page that never comes."""
+    assert "historic, pages nobody" in paragraph(change(historic=True), RULES, 400).splitlines()[0]
+    assert "historic" not in paragraph(change(), RULES)
+
+
 def test_a_paragraph_tells_a_settled_incident() -> None:
     """The console sink's paragraph has name, fix and proof; every line but the first is indented."""
     text = paragraph(change(), RULES)

@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     check = actions.add_parser("check", help="load a configuration and list every fault by file and line")
     check.add_argument("file", nargs="?", type=Path, metavar="FILE", help="configuration file; without it: environment alone")
-    what = "connect to correlators over HTTP and to Kafka too: credentials, topics, partitions, retention and permissions"
+    what = "connect to Alertmanagers, to correlators over HTTP and to Kafka too: credentials, topics, partitions, retention and permissions"
     check.add_argument("--connect", action="store_true", help=what)
     show = actions.add_parser("show", help="print the configuration; secrets are hidden")
     show.add_argument("file", nargs="?", type=Path, metavar="FILE", help="configuration file; without it: environment alone")
@@ -34,9 +34,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _check(args: argparse.Namespace) -> int:
     from firstfault.config import load
+    from firstfault.config.files import unreadable_files
+    from firstfault.errors import ConfigError
     from firstfault.reload import load_rules
+    from firstfault.sinks.words import counted
 
-    config = load(args.file, os.environ).config
+    loaded = load(args.file, os.environ)
+    config = loaded.config
+    if missing := unreadable_files(loaded):
+        raise ConfigError(missing)
     if config.web.config_file:
         from firstfault.web.security import read_web_file, tls_context
 
@@ -47,20 +53,31 @@ def _check(args: argparse.Namespace) -> int:
     if args.connect and not _connects(config):
         return 2
     count = len(config.sources.files) + len(config.sources.kafka)
-    print(f"{args.file or 'environment'}: fine; {count} sources, {len(rules.entries)} entries", file=sys.stderr)
+    if not loaded.origins:
+        print(f"{args.file or 'environment'}: sets nothing: every option has its default, and no log is read", file=sys.stderr)
+    told = f"{counted(count, 'source')}, {counted(len(rules.entries), 'entry', 'entries')}"
+    print(f"{args.file or 'environment'}: fine; {told}", file=sys.stderr)
     return 0
 
 
 def _connects(config: Config) -> bool:
-    """Say what was tried, with correlators over HTTP and with Kafka, and whether all of it worked."""
+    """Say what was tried, with Alertmanagers, correlators over HTTP and Kafka, and whether all of it worked."""
     http = config.transport.http
     uses_kafka = config.sources.kafka or config.transport.kafka is not None or config.events.kafka
-    if http is None and not uses_kafka:
-        print("nothing to connect to: no transport.http, sources.kafka, transport.kafka or events.kafka", file=sys.stderr)
+    pagers = config.alertmanager.targets
+    if http is None and not uses_kafka and not pagers:
+        print(
+            "nothing to connect to: no alertmanager.targets, transport.http, sources.kafka, transport.kafka or events.kafka",
+            file=sys.stderr,
+        )
         return True
     import asyncio
 
     found: list[Tried] = []
+    if pagers:
+        from firstfault.transport import pagers as alertmanagers
+
+        found += asyncio.run(alertmanagers.check(pagers))
     if http is not None:
         from firstfault.transport import connect as correlators
 

@@ -117,7 +117,8 @@ def _complain(notes: Notes, paths: Sequence[str], out: TextIO) -> None:
     if notes.more_complaints:
         print(f"{notes.more_complaints} more complaints of this kind", file=out)
     if not notes.streams:
-        skipped = f"; {notes.skipped} files were left out as no logs: name one to have it read" if notes.skipped else ""
+        files = "1 file was" if notes.skipped == 1 else f"{notes.skipped} files were"
+        skipped = f"; {files} left out as no log: name one to have it read" if notes.skipped else ""
         raise InputError(f"{', '.join(paths)}: no log found{skipped}")
 
 

@@ -29,18 +29,19 @@ def _rank(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     """Send the feedback, or keep it in the state folder."""
     with connect(args) as there:
-        verdict = _send(there, args) if isinstance(there, Client) else _keep(there, args)
-    print(f"{args.incident}: kept; the verdict was {verdict}", file=sys.stderr)
+        verdict, doubt = _send(there, args) if isinstance(there, Client) else _keep(there, args)
+    print(f"{args.incident}: kept; the verdict was {verdict}" + (f"; mind that {doubt}" if doubt else ""), file=sys.stderr)
     return 0
 
 
-def _send(client: Client, args: argparse.Namespace) -> str:
+def _send(client: Client, args: argparse.Namespace) -> tuple[str, str]:
     said: dict[str, Any] = {"initiating_rank": args.initiating_rank, "initiating_node": args.initiating_node, "right": args.right or None}
     body = {name: value for name, value in said.items() if value is not None} | {"who": who(), "note": args.note}
-    return str(client.post(f"/api/v1/incidents/{part(args.incident)}/feedback", body)["verdict"])
+    answer = client.post(f"/api/v1/incidents/{part(args.incident)}/feedback", body)
+    return str(answer["verdict"]), str(answer.get("warning", ""))
 
 
-def _keep(store: Any, args: argparse.Namespace) -> str:
+def _keep(store: Any, args: argparse.Namespace) -> tuple[str, str]:
     from firstfault.clock import SystemClock
     from firstfault.store import Feedback, people
 
@@ -48,4 +49,4 @@ def _keep(store: Any, args: argparse.Namespace) -> str:
     verdict = "right" if args.right else people.judge(record.incident, args.initiating_rank, args.initiating_node)
     now = SystemClock().now()
     people.give_feedback(store, Feedback(args.incident, now, verdict, args.initiating_rank, args.initiating_node, who(), args.note))
-    return verdict
+    return verdict, people.doubt(record.incident, args.initiating_rank, args.initiating_node)

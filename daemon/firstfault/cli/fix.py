@@ -34,13 +34,19 @@ def run(args: argparse.Namespace) -> int:
 def _declare(there: Any, args: argparse.Namespace) -> int:
     if isinstance(there, Client):
         body = {"action": "declare", "fingerprint": args.fingerprint, "namespace": args.namespace, "job": args.job}
-        family = there.post("/api/v1/fixes", body | {"who": who(), "note": args.note})["job_family"]
+        answer = there.post("/api/v1/fixes", body | {"who": who(), "note": args.note})
+        family, doubt = answer["job_family"], answer.get("warning", "")
     else:
         from firstfault.store import people
 
         _known(args.fingerprint)
+        doubt = people.doubt_fix(there, args.fingerprint, args.namespace, args.job)
         family = people.declare_fix(there, args.fingerprint, args.namespace, args.job, who(), args.note, _now()).family
-    print(f"{args.fingerprint}: declared fixed for {family or 'every job'} in namespace {args.namespace}", file=sys.stderr)
+    print(
+        f"{args.fingerprint}: declared fixed for {family or 'every job'} in namespace {args.namespace}"
+        + (f"; mind that {doubt}" if doubt else ""),
+        file=sys.stderr,
+    )
     return 0
 
 

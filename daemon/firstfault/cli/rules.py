@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     pages = commands.add_parser("pages", help="write the whole encyclopedia as Markdown")
     pages.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the pages are written")
     test = commands.add_parser("test", help="show which entries match a log, and where")
-    test.add_argument("log", nargs="+", type=Path, metavar="LOG")
+    test.add_argument("log", nargs="+", type=Path, metavar="LOG", help="a file, or a folder whose logs are all tried")
     test.add_argument("--only", nargs="+", metavar="FINGERPRINT", default=[], help="look for these entries alone")
     for command in commands.choices.values():
         command.add_argument("--rules", action="append", type=Path, metavar="FOLDER", help=FURTHER)
@@ -83,6 +83,7 @@ def find(rules: RuleSet, name: str) -> Entry:
 
 def _check(args: argparse.Namespace) -> int:
     from firstfault.rules.check import check
+    from firstfault.sinks.words import counted
 
     report = check(folders(args.rules), _healthy(args.healthy) if args.healthy else None)
     found = [fault for fault in report.faults if not args.only or Path(fault.file).stem in args.only]
@@ -93,7 +94,7 @@ def _check(args: argparse.Namespace) -> int:
         print(f"{_near(note.file)}{str(note)[len(note.file) :]} (note)")
     if not args.only:
         print(_summary(report))
-    print(f"{len(report.rules.entries)} entries, {len(found)} faults", file=sys.stderr)
+    print(f"{counted(len(report.rules.entries), 'entry', 'entries')}, {counted(len(found), 'fault')}")
     return 2 if found else 0
 
 
@@ -176,7 +177,7 @@ def _test(args: argparse.Namespace) -> int:
     rules = _load(args)
     only = {find(rules, name).fingerprint for name in args.only}
     matched = False
-    for path in args.log:
+    for path in _logs(args.log):
         try:
             data = path.read_bytes()
         except OSError as error:
@@ -187,6 +188,21 @@ def _test(args: argparse.Namespace) -> int:
                 captures = "".join(f" {name}={value}" for name, value in hit.captures.items())
                 print(f"{path}:{hit.number}: {hit.fingerprint}/{hit.symptom} ({hit.role}){hit.speaker}{captures}: {hit.text}")
     return 0 if matched else 1
+
+
+def _logs(paths: Iterable[Path]) -> Iterator[Path]:
+    """Yield files; of a folder, all in it but those that are no logs by name."""
+    from firstfault.errors import InputError
+    from firstfault.sources.kinds import skipped_by_name
+
+    for path in paths:
+        if not path.is_dir():
+            yield path
+            continue
+        found = [one for one in sorted(path.rglob("*")) if one.is_file() and not one.name.startswith(".") and not skipped_by_name(one.name)]
+        if not found:
+            raise InputError(f"{path}: no log in this folder")
+        yield from found
 
 
 _ACTIONS = {"check": _check, "list": _list, "show": _show, "schema": _schema, "pages": _pages, "test": _test}

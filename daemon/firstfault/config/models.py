@@ -33,9 +33,13 @@ def _zone(value: str) -> str:
     return value
 
 
+_QUIET_RE2 = re2.Options()
+_QUIET_RE2.log_errors = False  # what is wrong is said with file and line, not by the library on standard error
+
+
 def _pattern(value: str) -> str:
     try:
-        re2.compile(value)
+        re2.compile(value, _QUIET_RE2)
     except re2.error as error:
         raise ValueError(f"{value!r} is no RE2 pattern: {error.args[0]}") from None
     return value

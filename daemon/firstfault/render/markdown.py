@@ -13,6 +13,7 @@ from firstfault.sinks.words import (
     about_the_named,
     clip,
     collateral_phrase,
+    counted,
     evidence_lines,
     flat,
     iso,
@@ -35,7 +36,7 @@ def to_markdown(diagnosis: Diagnosis, rules: RuleSet) -> str:
     """Return the whole answer as Markdown; log text stands in code fences that it cannot close."""
     failing = [attempt for attempt in diagnosis.attempts if attempt.incidents]
     inputs = diagnosis.inputs
-    read = f"Read {inputs.lines:,} lines ({inputs.bytes:,} bytes) of {inputs.streams:,} streams."
+    read = f"Read {counted(inputs.lines, 'line')} ({counted(inputs.bytes, 'byte')}) of {counted(inputs.streams, 'stream')}."
     if not failing:
         return f"## No failure found\n\n{read}\n"
     blocks = [block for attempt in failing for incident in attempt.incidents for block in _incident(attempt, incident, rules)]
@@ -80,7 +81,7 @@ def size_of(attempt: Attempt) -> str:
     """Say how big an attempt is and how many of its ranks were heard from."""
     heard = len(attempt.ranks_heard)
     if attempt.world_size is None:
-        return f"{heard} ranks heard from" if heard else ""
+        return f"{counted(heard, 'rank')} heard from" if heard else ""
     nodes = f" on {len(attempt.nodes)} node{'s' if len(attempt.nodes) > 1 else ''}" if attempt.nodes else ""
     silent = "" if heard >= attempt.world_size else f", {heard} heard from"
     return f"{attempt.world_size} rank{'s' if attempt.world_size > 1 else ''}{nodes}{silent}"

@@ -18,6 +18,7 @@ from firstfault.sinks.words import (
     about_the_named,
     clip,
     collateral_phrase,
+    counted,
     flat,
     iso,
     percent,
@@ -39,6 +40,7 @@ _OTHERS = 4
 _CANDIDATES = 8
 _BAR = 20
 _CONTEXT, _VALUE = 16, 40  # facts about an attempt, and characters of each
+HISTORIC = "historic, pages nobody: it was written long before it was first read"
 _PARAGRAPH = 100  # columns of the console sink's paragraphs, which go to logs as often as to eyes
 
 
@@ -146,7 +148,7 @@ class _Page:
             self.clue(clue, 0)
         left = max(0, len(clues) - _CLUES) + max(0, len(others) - _OTHERS)
         if left:
-            self.line(f"{left} weaker clues are left out; --format json has them", "dim", 7)
+            self.line(f"{counted(left, 'weaker clue')} left out; --format json has all", "dim", 7)
 
     def clue(self, clue: Clue, lines: int) -> None:
         weight = f"{clue.weight:+5.1f}" if clue.weight else "  -  "  # shown, and weighed by nobody
@@ -225,8 +227,8 @@ class _Page:
     def inputs(self, diagnosis: Diagnosis) -> None:
         inputs = diagnosis.inputs
         self.line()
-        lost = f"; {inputs.unattributed_events:,} events could not be given to a rank" if inputs.unattributed_events else ""
-        self.line(f"Read {inputs.lines:,} lines of {inputs.streams:,} streams{lost}.", "dim")
+        lost = f"; {counted(inputs.unattributed_events, 'event')} could not be given to a rank" if inputs.unattributed_events else ""
+        self.line(f"Read {counted(inputs.lines, 'line')} of {counted(inputs.streams, 'stream')}{lost}.", "dim")
 
 
 def about(attempt: Attempt, incident: Incident) -> str:
@@ -263,7 +265,8 @@ def _told(change: Change, advice: Advice) -> str:
     was = f" (was: {who_failed(change.before.verdict)}, {change.before.fingerprint})" if change.kind == "revised" and change.before else ""
     sure = "" if verdict.scope == "undetermined" else f", {percent(verdict.confidence)} sure"
     at = iso(change.at) or "-"
-    return f"{at} {change.kind.upper()} {where}: first fault {who_failed(verdict)}{sure}: {advice.title} [{incident.fingerprint}]{was}"
+    old = f" ({HISTORIC})" if incident.historic else ""
+    return f"{at} {change.kind.upper()}{old} {where}: first fault {who_failed(verdict)}{sure}: {advice.title} [{incident.fingerprint}]{was}"
 
 
 def _details(incident: Incident, advice: Advice) -> list[str]:

@@ -41,6 +41,11 @@ def some(names: Sequence[str], most: int = 8) -> str:
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown
 
 
+def counted(number: int, one: str, many: str = "") -> str:
+    """Say "1 rank", "4 ranks" or "2 entries"."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
 def ranks_phrase(ranks: Sequence[int], word: str = "rank") -> str:
     """Say "rank 5" or "ranks 0-3, 7"; nothing for nobody."""
     if not ranks:

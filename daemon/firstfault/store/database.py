@@ -24,6 +24,12 @@ from firstfault.store.transaction import Transaction
 FILE_NAME = "firstfault.db"
 KEEP_BROKEN = 3
 MOST_NOTICES = 100
+QUICK_BYTES = 64 << 20  # of a database that is looked through at every start
+# What an empty database means for whoever is on call. It is begun all the same: who watches nothing misses the next failure.
+LOST = (
+    "history, acknowledgements and declared fixes are not known any more, and logs are read from their beginning "
+    "(what was written more than 15 minutes ago pages nobody)"
+)
 LOCK_WAIT_SECS = 1.0  # a command that looks whether a daemon runs holds the lock for an instant
 
 
@@ -229,7 +235,7 @@ class Store:
             self._open_connections()
         except CorruptError as error:
             aside = _set_aside(self.path)
-            self.notices.append(f"{error}; it was set aside as {aside} and an empty one begun: history and positions are lost")
+            self.notices.append(f"{error}; it was set aside as {aside} and an empty one begun: {LOST}")
             self._open_connections()
 
     def _open_connections(self) -> None:
@@ -237,6 +243,9 @@ class Store:
             self._writer = _connect(self.path)
             self._check()
             self._reader = _connect(self.path)
+        except CorruptError:
+            self._writer.close()
+            raise
         except sqlite3.Error as error:
             if hasattr(self, "_writer"):
                 self._writer.close()
@@ -246,11 +255,12 @@ class Store:
         self._writer.execute("PRAGMA auto_vacuum = INCREMENTAL")  # takes effect in a new file only
         self._writer.execute("PRAGMA journal_mode = WAL")
         schema.migrate(self._writer, str(self.path))
+        if lacking := schema.lacking(self._writer):
+            raise CorruptError(f"{self.path}: damaged ({', '.join(lacking)} missing)")
         clean = self._writer.execute("SELECT value FROM meta WHERE name = 'clean'").fetchone()
-        if clean == ("0",):  # the last owner did not close: look before trusting it
+        if clean != ("1",) or self.path.stat().st_size <= QUICK_BYTES:  # not closed by its last owner, or looked through in an instant
             answer = self._writer.execute("PRAGMA quick_check(1)").fetchone()[0]
             if answer != "ok":
-                self._writer.close()
                 raise CorruptError(f"{self.path}: damaged ({answer})")
         self._writer.execute("INSERT OR REPLACE INTO meta VALUES ('clean', '0')")
 
@@ -291,12 +301,13 @@ class Store:
 
     def _error(self, error: sqlite3.Error) -> StoreError:
         name = getattr(error, "sqlite_errorname", "") or ""
-        if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+        if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")) or str(error).startswith(_BROKEN_SCHEMA):
             return CorruptError(f"{self.path}: damaged ({error})")
         hint = _HINTS.get(name.split("_")[1] if "_" in name else "", "see that the folder is there and writable")
         return StoreError(f"{self.path}: {error}; {hint}")
 
 
+_BROKEN_SCHEMA = ("no such table", "no such column", "malformed database schema", "table ", "index ")  # "... already exists" of a migration
 _HINTS = {
     "FULL": "free space on its file system, or lower store.retention_bytes",
     "READONLY": "make the folder writable, or name another with --state-dir",
@@ -307,6 +318,9 @@ _HINTS = {
 
 
 def _connect(path: Path) -> sqlite3.Connection:
+    with contextlib.suppress(OSError):  # SQLite says better what is wrong
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # it would create the file for all to read
+        path.chmod(0o600)
     connection = sqlite3.connect(path, timeout=5.0, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA synchronous = NORMAL")  # WAL: a crash of the process loses nothing, of the machine at most the last moments
     connection.execute("PRAGMA busy_timeout = 5000")
@@ -319,7 +333,9 @@ def _set_aside(path: Path) -> Path:
     number = max(taken, default=0) + 1
     aside = path.with_name(f"{path.name}.broken{number}")
     path.rename(aside)
-    for ending in ("-wal", "-shm"):
-        path.with_name(path.name + ending).unlink(missing_ok=True)
-    path.with_name(f"{path.name}.broken{number - KEEP_BROKEN}").unlink(missing_ok=True)
+    with contextlib.suppress(FileNotFoundError):
+        path.with_name(f"{path.name}-wal").rename(f"{aside}-wal")  # what SQLite's own recovery reads beside it
+    path.with_name(f"{path.name}-shm").unlink(missing_ok=True)
+    for ending in ("", "-wal"):
+        path.with_name(f"{path.name}.broken{number - KEEP_BROKEN}{ending}").unlink(missing_ok=True)
     return aside

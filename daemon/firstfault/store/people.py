@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
+from firstfault.correlate.suspects import ranges
 from firstfault.errors import UsageError
 from firstfault.model import Change, Incident, Verdict
 from firstfault.store.codec import to_plain
@@ -60,6 +61,37 @@ def give_feedback(store: Store, given: Feedback) -> Feedback:
     with store.transaction() as tx:
         tx.add_feedback(kept, to_plain(record.incident))
     return kept
+
+
+def doubt(incident: Incident, rank: int | None, node: str | None) -> str:
+    """Say what speaks against feedback that names somebody of whom the incident shows nothing; it is kept all the same."""
+    verdict = incident.verdict
+    ranks = {*verdict.ranks, *incident.silent_ranks, *(one.rank for one in (*verdict.candidates, *incident.collateral))}
+    ranks |= {one for clue in verdict.clues for one in clue.ranks}
+    nodes = {
+        *verdict.nodes,
+        *(one.node for one in (*verdict.candidates, *incident.collateral)),
+        *(one for c in verdict.clues for one in c.nodes),
+    }
+    known = sorted(one for one in ranks if one is not None)
+    if rank is not None and rank not in known:
+        return f"the incident shows nothing of a rank {rank}; it tells of {f'ranks {ranges(known)}' if known else 'no rank'}"
+    if node is not None and node not in nodes:
+        return (
+            f"the incident shows nothing of a node {node!r}; it tells of {', '.join(sorted(one for one in nodes if one)[:8]) or 'no node'}"
+        )
+    return ""
+
+
+def doubt_fix(store: Store, fingerprint: str, namespace: str, family: str) -> str:
+    """Say what speaks against a fix that is declared where its failure was never seen; it is kept all the same."""
+    seen = [one for one in store.incidents(IncidentFilter(namespace=namespace, limit=1_000)) if not family or one.family == family]
+    if any(one.incident.fingerprint == fingerprint for one in seen):
+        return ""
+    if seen:
+        return f"{fingerprint} was never seen there"
+    known = sorted({f"{one.incident.key.namespace}/{one.family}" for one in store.incidents(IncidentFilter(limit=1_000))})
+    return f"no job of that name ever failed here; those that did: {', '.join(known[:8]) or 'none'}"
 
 
 def judge(incident: Incident, rank: int | None, node: str | None) -> Literal["right", "wrong"]:

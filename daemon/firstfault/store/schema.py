@@ -92,3 +92,21 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
         )
     for number in range(version, VERSION):
         connection.executescript(f"BEGIN IMMEDIATE;\n{MIGRATIONS[number]}\nPRAGMA user_version = {number + 1};\nCOMMIT;")
+
+
+def lacking(connection: sqlite3.Connection) -> list[str]:
+    """Name the tables and columns that a database of this version must have and that this one has not."""
+    model = sqlite3.connect(":memory:")
+    try:
+        migrate(model, ":memory:")
+        wanted = _columns(model)
+    finally:
+        model.close()
+    found = _columns(connection)
+    tables = [f"table {name}" for name in wanted if name not in found]
+    return tables + [f"column {name}.{one}" for name in wanted if name in found for one in sorted(wanted[name] - found[name])]
+
+
+def _columns(connection: sqlite3.Connection) -> dict[str, set[str]]:
+    names = [row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")]
+    return {name: {row[1] for row in connection.execute(f'PRAGMA table_info("{name}")')} for name in names}

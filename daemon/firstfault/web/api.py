@@ -93,7 +93,8 @@ async def feedback(request: web.Request) -> web.Response:
     given = read_feedback(record, body, site.clock.now())
     await asyncio.to_thread(people.give_feedback, site.store, given)
     site.told.feedback_given(record.incident.fingerprint, name, given.verdict)
-    return json_answer(_feedback(given), 201)
+    doubt = people.doubt(record.incident, given.rank, given.node)
+    return json_answer(_feedback(given) | ({"warning": doubt} if doubt else {}), 201)
 
 
 async def entries(request: web.Request) -> web.Response:
@@ -156,10 +157,11 @@ async def change_fix(request: web.Request) -> web.Response:
     match body.get("action", "declare"):
         case "declare":
             who, note = _text(body, "who"), _text(body, "note")
+            doubt = await asyncio.to_thread(people.doubt_fix, site.store, found.fingerprint, namespace, family)
             fix = await asyncio.to_thread(people.declare_fix, site.store, found.fingerprint, namespace, family, who, note, now)
             await site.fixes_changed()
             site.told.fix_declared(fix.fingerprint, family, fix.declared)
-            return json_answer(fix_json(fix, site.rules()), 201)
+            return json_answer(fix_json(fix, site.rules()) | ({"warning": doubt} if doubt else {}), 201)
         case "withdraw":
             count = await asyncio.to_thread(people.withdraw_fix, site.store, found.fingerprint, namespace, family, now)
             await site.fixes_changed()

@@ -78,7 +78,7 @@ def _silent(window: Window) -> Iterator[Finding]:
             "silence",
             "silent-waiters",
             suspects,
-            f"{waiting} ranks report that they waited, {labels(suspects)} nothing",
+            f"{waiting} rank{'s' if waiting > 1 else ''} report{'' if waiting > 1 else 's'} a wait, {labels(suspects)} nothing",
             lines_of(*last),
             SILENT,
         )
