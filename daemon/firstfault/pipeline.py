@@ -58,11 +58,14 @@ class Pipeline(Reads):
         self.correlator.told(found, self._now, seen)
         return []
 
-    def advance(self, now: float, unread: Collection[str] = ()) -> list[Change]:
-        """Let time pass: summarise what moved, then settle, recover and close what is due; of `unread` streams lines still wait."""
+    def advance(self, now: float, unread: Collection[str] = (), clear: float | None = None) -> list[Change]:
+        """Let time pass: summarise what moved, then settle, recover and close what is due; of `unread` streams lines still wait.
+
+        For jobs without such a stream time has gone on to `clear`.
+        """
         self._now = now
         self._take(self.matching.summaries(now, self.correlator.attention(now), self.correlator.voices()), now)
-        return self.correlator.advance(now, unread)
+        return self.correlator.advance(now, unread, clear)
 
     def finish(self, now: float | None = None) -> list[Change]:
         """Close every stream and settle everything."""

@@ -45,7 +45,7 @@ class Script:
         self.fed.append(b"quiet:" + stream_id.encode())
         return []
 
-    def advance(self, now: float, unread: Collection[str] = ()) -> list[Change]:
+    def advance(self, now: float, unread: Collection[str] = (), clear: float | None = None) -> list[Change]:
         due, self.due = self.due, []
         self.judged_at.append(now)
         return due

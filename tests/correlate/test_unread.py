@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from firstfault.correlate.incident import Correlator, Limits
+from firstfault.model import JobKey, Who
 from firstfault.rules.load import load
+from tests.correlate.build import event
 from tests.correlate.test_clues import spoke, waits
 
 NOW = 1_800_000_701.0
@@ -66,3 +68,30 @@ def test_the_same_rank_is_named_whatever_was_unread(correlator):
         other.advance(NOW + number / 100, {f"r{rank}" for rank in range(number, 12)})
     other.advance(NOW + 2.0)
     assert blamed(other) == ((7,), (7,))
+
+
+def _failed_and_flooding(known: bool) -> Correlator:
+    """A small job failed, and of another job lines wait without end; `known` says whether its stream was ever heard."""
+    one = Correlator(load())
+    one.observe([*spoke(0, 1), event("cuda-out-of-memory", Who(rank=1), 60.0, role="either", stream="r1")], NOW)
+    if known:
+        one.last_words([replace(said, job=JobKey(job="flood"), stream="flood") for said in spoke(0)], NOW)
+    return one
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_flood_of_one_job_does_not_hold_up_the_verdict_of_another(known):
+    """Its lines were read up to this very moment, so its quiet counts; unless somebody may speak for it in a stream not heard yet."""
+    one = _failed_and_flooding(known)
+    told = [change for second in range(40) for change in one.advance(NOW, {"flood"}, clear=NOW + second)]
+    settled = [change.incident.key.job for change in told if change.kind == "settled"]
+    assert settled == (["t"] if known else [])
+    assert [one.key.job for one in one.incidents()] == ["t"]
+
+
+def test_a_job_of_which_lines_wait_is_not_quiet():
+    """What waits may hold the words that change its verdict."""
+    one = _failed_and_flooding(known=True)
+    one.last_words(spoke(0, 1), NOW)
+    told = [change for second in range(40) for change in one.advance(NOW, {"r1"}, clear=NOW + second)]
+    assert [change.kind for change in told] == ["opened"]

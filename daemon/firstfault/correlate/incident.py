@@ -173,15 +173,21 @@ class Correlator:
         """Return the streams that tell how healthy jobs go on, with how many seconds old their summaries may be."""
         return {stream: VOICE_SECS for run in self._runs.values() for stream in run.watch.voices()}
 
-    def advance(self, now: float, unread: Collection[str] = ()) -> list[Change]:
+    def advance(self, now: float, unread: Collection[str] = (), clear: float | None = None) -> list[Change]:
         """Look at what is new, and settle, recover or close what is due; of the `unread` streams lines wait to be read.
+
+        `now` is the time up to which all was read. For jobs of which no line waits, time has gone on to `clear`: the flood of one job keeps
+        the silence of no other from being noticed.
 
         A job whose evidence breaks the verdict keeps what it had, and is named in `troubles`; it never stops the others.
         """
         changes: list[Change] = []
         asked = self._asked_now()
         self._unread = unread
+        behind = self._owners(unread) if clear is not None else None
+        read_until = now
         for name, run in self._runs.items():
+            now = clear if clear is not None and behind is not None and name not in behind else read_until
             run.watch.asked = asked
             if run.spared and run.spared.isdisjoint(unread):
                 run.stirred = True  # who had lines unread at the last judgement has none any more
@@ -196,6 +202,11 @@ class Correlator:
                 run.dirty = run.stirred = False
                 self.troubles[name] = f"{type(error).__name__}: {error}"
         return changes
+
+    def _owners(self, streams: Collection[str]) -> set[tuple[str, str]] | None:
+        """Return the jobs that speak in some streams; None where it is not known of each who speaks there."""
+        spoken = [self._spoken.get(stream) for stream in streams]
+        return {name for one in spoken if one for name, _ in one} if all(spoken) else None
 
     def _worth_judging(self, run: _Run, now: float) -> bool:
         """Evidence and open incidents cannot wait; that a job goes on, days after its incident, can."""

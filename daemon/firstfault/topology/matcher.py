@@ -42,7 +42,7 @@ class Matcher(Reads):
         """Pass on what another matcher found."""
         return self._take(found)
 
-    def advance(self, now: float, unread: Collection[str] = ()) -> list[Change]:
+    def advance(self, now: float, unread: Collection[str] = (), clear: float | None = None) -> list[Change]:
         """Let time pass: sum up what speakers do."""
         self._now = now
         self._faults = {name: at for name, at in self._faults.items() if now - at < CLOSE_LOOK_SECS}

@@ -177,7 +177,9 @@ class Worker:
         """Judge what is new. Judging a large job takes long, and must not keep its own last lines from being read."""
         began = self._clock.monotonic()
         replayed = self._ledger.replaying and self._has_replayed()
-        changes = self._guard("advance", lambda: self.machine.advance(self._read_until(), self._handover.waiting()))
+        changes = self._guard(
+            "advance", lambda: self.machine.advance(self._read_until(), self._handover.waiting(), self._handed_over_until())
+        )
         self._tell_troubles()
         self._judged = True
         self._replayed |= replayed
@@ -205,10 +207,15 @@ class Worker:
 
     def _read_until(self) -> float:
         """Return the time up to which everything was read: while lines wait, silence after those before them proves nothing."""
-        known = [self._clock.now(), self._unread_since()]
+        known = [self._handed_over_until()]
         if self._handover.depth()[0]:
             known += [self._arrived, self._handover.oldest()]
         return min(at for at in known if at is not None)
+
+    def _handed_over_until(self) -> float:
+        """Return the time up to which all was handed over by sources: read, or waiting in a stream that says so."""
+        since = self._unread_since()
+        return self._clock.now() if since is None else min(self._clock.now(), since)
 
     def _run(self) -> None:
         while not self._stop.is_set():
