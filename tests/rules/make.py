@@ -32,7 +32,7 @@ ENTRY: dict[str, Any] = {
     "prevention": ["Filters."],
     "scale": "The same everywhere.",
     "recurrence": "When filters are old.",
-    "inference": "The same, at each start of a server.",
+    "inference": "The same. At each start.",
     "related": [],
     "references": ["https://docs.example.org/widget"],
     "views": {"oncall": "Clean it.", "engineer": "Dust.", "executive": "Dust, gone."},
