@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -159,6 +160,28 @@ def test_a_dear_checkpoint_waits_for_the_verdict(rig):
         assert not dear or 60 <= saved[0] - began <= 66
         rig.clock.advance(30)
         rig.worker.turn(0)
+
+
+@pytest.mark.parametrize(("kind", "soon"), [("cuda-out-of-memory", False), ("native-crash", True)])
+def test_a_failure_of_another_kind_is_judged_at_once(rig, kind, soon):
+    """Where judging takes seconds and lines wait, the thousandth failure of one kind can wait for its turn; the first of another cannot."""
+    began: list[float] = []
+
+    def dear(now: float, unread: Collection[str] = (), clear: float | None = None) -> list[Change]:
+        began.append(rig.clock.monotonic())
+        rig.clock.advance(2)
+        rig.read(b"came meanwhile", 100 + len(began))
+        return []
+
+    rig.machine.advance = dear
+    rig.read(b"first")
+    while len(began) < 2:
+        rig.clock.advance(0.1)
+        if began:
+            rig.machine.events.append(replace(event("other"), fingerprint=kind))
+            rig.read(b"next", 200)
+        rig.worker.turn(0)
+    assert (began[1] - began[0] < 5) == soon
 
 
 def test_nobody_is_judged_by_a_silence_that_may_be_ours(rig):

@@ -13,7 +13,7 @@ from firstfault.clock import Clock
 from firstfault.config import Config
 from firstfault.detect.kept import count_ends
 from firstfault.errors import FirstFaultError
-from firstfault.model import Change, Event, Incident
+from firstfault.model import FAULT_ROLES, Change, Event, Incident, JobName
 from firstfault.rules.catalogue import RuleSet
 from firstfault.sinks.policy import policy_of
 from firstfault.sinks.recurrence import is_recurrence
@@ -36,6 +36,7 @@ SOME_EVENTS = 1000  # stored before a page and between two turns; the others fol
 CALM_SECS, DEAR_SECS = 10.0, 0.25  # after an event no checkpoint is made for so long, where the last one took longer than that
 BUSY_SECS = 60.0  # of lines waiting without a break, after which a checkpoint is made all the same
 MOST_A_TURN = 256  # deliveries between two looks at the clock
+MOST_KINDS = 100_000  # of failures that jobs showed
 REST_SECS = 30.0  # between two looks for jobs that can leave memory
 FLUSH_SECS = 1.0  # how long a checkpoint waits until what was published is safe
 REPLAY_SECS = 60.0  # after a start, within which sources that are never read to their end count as caught up
@@ -96,6 +97,8 @@ class Worker:
         self._stop = threading.Event()
         self._next_tick = clock.monotonic() + TICK_SECS
         self._next_news = clock.monotonic()  # events are judged without waiting for the tick, but not before this
+        self._next_kind = clock.monotonic()  # the same of failures that a job did not show before
+        self._kinds: dict[tuple[JobName, str], None] = {}  # fingerprints that jobs showed
         self._next_rest = clock.monotonic() + REST_SECS
         self._vintage = Vintage()
         self._troubles: dict[tuple[str, str], str] = {}  # told already
@@ -189,6 +192,7 @@ class Worker:
         ended = self._clock.monotonic()
         share = BUSY_SHARE if self._handover.depth()[0] else IDLE_SHARE
         self._next_news = ended + max(NEWS_SECS, share * (ended - began))
+        self._next_kind = ended + max(NEWS_SECS, IDLE_SHARE * (ended - began))
         self._next_tick = max(ended + TICK_SECS, self._next_news)
         return changes
 
@@ -267,7 +271,7 @@ class Worker:
             self._guard("events", lambda found=found, seen=seen: self.machine.told(found, now, seen))  # type: ignore[misc]
             events = [one for one in found.observations if isinstance(one, Event)]
             if events:
-                self._next_tick = min(self._next_tick, self._next_news)
+                self._judge_soon(events)
                 self._keeper.found(events)
         self._keeper.told(news.lines, news.done)
 
@@ -285,9 +289,18 @@ class Worker:
             now = self._clock.monotonic()
             self._tense_since = now if now - self._event_at >= CALM_SECS else self._tense_since
             self._event_at = now
-            self._next_tick = min(self._next_tick, self._next_news)
+            self._judge_soon(events)
             self._keeper.found(events)
             self._happenings.events_seen(source, events)
+
+    def _judge_soon(self, events: list[Event]) -> None:
+        """Judge without waiting for the tick: at once where a job shows a failure of another kind, among a thousand that are alike."""
+        fresh = {(one.job.name, one.fingerprint): None for one in events if one.role in FAULT_ROLES}
+        is_news = not fresh.keys() <= self._kinds.keys()
+        self._kinds.update(fresh)
+        while len(self._kinds) > MOST_KINDS:
+            del self._kinds[next(iter(self._kinds))]
+        self._next_tick = min(self._next_tick, self._next_kind if is_news else self._next_news)
 
     def _guard(self, source: str, work: Callable[[], list[Change]]) -> list[Change]:
         """Run the core; a fault of ours on one batch must not end the watch over every other stream."""
