@@ -24,7 +24,7 @@ class SlowRig(Rig):
         machine: Any = self.machine
         machine.advance = self._judge
 
-    def _judge(self, now: float, _unread: object = ()) -> list[Change]:
+    def _judge(self, now: float, _unread: object = (), _clear: float | None = None) -> list[Change]:
         self.asked.append(now)
         self.clock.advance(self.judging_secs)
         return []
