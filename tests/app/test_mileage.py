@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -125,7 +126,7 @@ def test_a_restart_of_ours_counts_nothing_twice(points: list[tuple[int, int, int
     total = drive(first, *told[:cut])
     second = Course.restored(json.loads(json.dumps(first.snapshot())), frozenset())
     total.add(drive(second, *told[cut:]))
-    assert total == expected
+    assert asdict(total) == pytest.approx(asdict(expected))  # sums of the same numbers, in another order
     assert second.snapshot() == whole.snapshot()
     assert expected.steps <= 1000 * len(points)
 
