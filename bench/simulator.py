@@ -28,6 +28,8 @@ TOLD = {  # what each fault may be called
     "stall-all": {"training-stalled"},
     "stall-rank": {"training-stalled", "rank-silent"},
     "silent-rank": {"rank-silent", "training-stalled"},
+    "stall-early": {"training-stalled"},
+    "stall-early-rank": {"training-stalled", "rank-silent"},
     "straggler-compute": {"rank-straggling"},
     "straggler-data": {"rank-straggling"},
     "straggler-node": {"rank-straggling"},
@@ -168,6 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--month-log", type=Path, help="where each healthy job is noted as it ends; those that stand there are not run again"
     )
     parser.add_argument("--month-seed", type=int, help="another month than that of the settings: jobs that nobody looked at")
+    parser.add_argument("--month-odd", action="store_true", help="some pauses of the healthy jobs come at no round step, or by the clock")
     parser.add_argument("--month-secs", type=float, help="begin no healthy job after so many seconds of computing")
     parser.add_argument("--out", type=Path, help="where each outcome is noted as it comes; the table is of all that stand there")
     parser.add_argument("--verbose", action="store_true", help="print what went wrong in each job")
@@ -192,7 +195,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         met = _judge(outcomes)
     if options.month_days:
         seed = options.month_seed or (settings.TUNING_MONTH if options.tuning else settings.FINAL_MONTH)
-        found, days, count = month.run(seed, settings.JOBS, options.month_days, options.month_log, options.month_secs)
+        found, days, count = month.run(seed, settings.JOBS, options.month_days, options.month_log, options.month_secs, options.month_odd)
         print(f"\n{count} healthy jobs, {days:.0f} job-days: {sum(found.values())} false alarms {dict(found)}")
         met &= verdict(f"false alarms a day of {settings.JOBS} healthy jobs", sum(found.values()) / days * settings.JOBS, 1.0, "", True)
     return 0 if met else 1

@@ -30,6 +30,7 @@ class Pauses:
     spread: float
     told: bool
     words: str
+    every_secs: float | None = None  # it comes by the clock, after the first step that ends so long after the last one
 
 
 @dataclass
@@ -56,8 +57,8 @@ class Job:
     state: dict[str, float] = field(default_factory=dict)
 
 
-def draw(seed: int, hours: float | None = None) -> Job:
-    """Return the job of a seed; `hours` sets how long it runs."""
+def draw(seed: int, hours: float | None = None, odd: bool = False) -> Job:
+    """Return the job of a seed; `hours` sets how long it runs. With `odd`, some of its pauses come at no round step."""
     rng = random.Random(seed)
     secs = rng.choice(settings.STEP_SECS)
     every = max(1, min(rng.choice(settings.LOG_EVERY), int(settings.MOST_LINE_SECS / secs)))
@@ -97,7 +98,19 @@ def draw(seed: int, hours: float | None = None) -> Job:
         "spike": 0.0,
         "spiked": 0.0,
     }
+    if odd:
+        _make_odd(job)
     return job
+
+
+def _make_odd(job: Job) -> None:
+    """Let some pauses come each so many steps, whatever number that is, and some checkpoints by the clock; all else stays as it was drawn."""
+    rng = random.Random(f"{job.seed} odd")
+    for pause in job.pauses:
+        if rng.random() < settings.ODD_SHARE:
+            pause.every = round(math.exp(rng.uniform(*map(math.log, settings.ODD_STEPS))))
+    if rng.random() < settings.TIMED_SHARE:
+        job.pauses[0].every_secs = rng.choice(settings.TIMED_SECS)
 
 
 def _pauses(rng: random.Random, setting: tuple, words: tuple[str, ...]) -> Pauses:

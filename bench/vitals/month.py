@@ -54,7 +54,7 @@ def lines(job: jobs.Job) -> Iterator[Lines]:
     """Yield a healthy job's step lines, as `jobs.run` draws them."""
     dice = np.random.default_rng(job.seed)
     clock = START + dice.uniform(*settings.FIRST_STEP_SECS)
-    last, told, state = 0, None, _Numbers(job, dice)
+    last, told, state, since = 0, None, _Numbers(job, dice), [0.0]
     while last < job.steps:
         steps = np.arange(last + 1, min(job.steps, last + _CHUNK) + 1)
         secs = job.step_secs * np.exp(dice.normal(0, job.jitter, len(steps)))
@@ -63,7 +63,7 @@ def lines(job: jobs.Job) -> Iterator[Lines]:
         paused = np.zeros(len(steps))
         said: dict[int, tuple[str, float]] = {}  # step -> words, seconds after it
         for pause in job.pauses:
-            for place in np.flatnonzero(steps % pause.every == 0):
+            for place in _places(pause, steps, secs, since):
                 if pause.told:
                     said[int(steps[place])] = pause.words, float(paused[place]) + 0.1
                 paused[place] += pause.secs * np.exp(dice.normal(0, pause.spread))
@@ -88,6 +88,20 @@ def lines(job: jobs.Job) -> Iterator[Lines]:
         elif found and told is None:
             told = found.get(0)
         clock, last = float(ends[-1]), int(steps[-1])
+
+
+def _places(pause: jobs.Pauses, steps: np.ndarray, secs: np.ndarray, since: list[float]) -> list[int]:
+    """Return after which of these steps a job pauses; `since` holds the seconds since the last pause that came by the clock."""
+    if pause.every_secs is None:
+        return np.flatnonzero(steps % pause.every == 0).tolist()
+    ends = since[0] + np.cumsum(secs)
+    found: list[int] = []
+    due = pause.every_secs
+    while (place := int(np.searchsorted(ends, due))) < len(steps):
+        found.append(place)
+        due = float(ends[place]) + pause.every_secs
+    since[0] = float(ends[-1]) - (due - pause.every_secs)
+    return found
 
 
 class _Numbers:
@@ -210,25 +224,26 @@ def watched(job: jobs.Job) -> list[Alarm]:
 
 
 def run(
-    seed: int, jobs_running: int, days: float, log: Path | None = None, most_secs: float | None = None
+    seed: int, jobs_running: int, days: float, log: Path | None = None, most_secs: float | None = None, odd: bool = False
 ) -> tuple[Counter[str], float, int]:
     """Watch so many jobs for so many days, one job after the other; return what was told, the job-days watched, and how many jobs.
 
     `log` gets a line a job as it ends, and jobs that stand in it are not watched again. No job is begun after so many seconds of computing.
+    With `odd`, some pauses come at no round step.
     """
     done = _read(log)
     told: Counter[str] = Counter()
     hours, number, seen, begun = jobs_running * days * 24.0, 0, 0.0, time.process_time()
     while seen < hours and (most_secs is None or time.process_time() - begun < most_secs):
-        known = done.get(number) or _watch(seed, number, log)
+        known = done.get(number) or _watch(seed, number, log, odd)
         told.update(alarm[0] for alarm in known["told"])
         seen += known["hours"]
         number += 1
     return told, seen / 24.0, number
 
 
-def _watch(seed: int, number: int, log: Path | None) -> dict[str, Any]:
-    job = jobs.draw(seed * 1_000_003 + number)
+def _watch(seed: int, number: int, log: Path | None, odd: bool) -> dict[str, Any]:
+    job = jobs.draw(seed * 1_000_003 + number, odd=odd)
     told = [[one.fingerprint, round(one.hours, 3), one.text] for one in watched(job)]
     found = {
         "number": number,

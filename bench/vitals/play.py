@@ -155,7 +155,7 @@ def make(seed: int, fault: str, ranks: int | None = None) -> Play:
     job = jobs.draw(seed)
     job.ranks, job.log_every = ranks if ranks is not None else job.ranks, 1
     rng = random.Random(f"{seed} {fault}")
-    begin = _ordinary(rng.randint(*settings.FAULT_AFTER_STEPS))
+    begin = _ordinary(rng.randint(*(settings.FAULT_EARLY_STEPS if fault.startswith("stall-early") else settings.FAULT_AFTER_STEPS)))
     guilty = rng.randrange(job.ranks)
     play = Play(job, Truth(fault))
     if fault == "straggler-node" and job.ranks < LEAST_RANKS:  # a node must be the smaller part of the job
@@ -192,9 +192,9 @@ def _stall(play: Play, fault: str, begin: int, guilty: int) -> None:
     _steps(play, begin)
     last = play.steps[-1].at
     play.truth.begins, play.truth.ends = last, last + max(TAIL_SECS, 12 * play.job.step_secs)
-    if fault != "stall-all":
+    if fault not in ("stall-all", "stall-early"):
         play.truth.ranks = (guilty,)
-    if fault == "stall-rank":
+    if fault in ("stall-rank", "stall-early-rank"):
         play.ahead = last + 0.3 * play.job.step_secs
     if fault == "silent-rank":
         play.waits = tuple(last + 15.0 * number for number in range(1, int((play.truth.ends - last) / 15)))

@@ -31,6 +31,9 @@ EPOCH = ((1200, 5000, 20_000), (3.0, 120.0), 0.3, 0.5)
 RECOMPILES, RECOMPILE_SECS, RECOMPILE_TOLD = (0, 0, 1, 3), (15.0, 180.0), 0.6
 RECOMPILE_BEFORE_STEP = 100  # new shapes come early
 FIRST_STEP_SECS = (20.0, 600.0)  # compilation and warm-up of the first one
+# where odd rhythms are asked for: the share of pauses that come at no round step, each so many steps; and of checkpoints that come by the clock
+ODD_SHARE, ODD_STEPS = 0.15, (150, 20_000)
+TIMED_SHARE, TIMED_SECS = 0.1, (600.0, 1800.0, 3600.0)
 
 # numbers
 LOSS_START, LOSS_END = (8.0, 12.0), (1.5, 3.5)
@@ -60,9 +63,12 @@ FAULTS = (
     "norm-explosion",
     "throughput-drop",
     "memory-creep",
+    "stall-early",  # the same two within the first hundred steps
+    "stall-early-rank",
     "none",
 )
 FAULT_AFTER_STEPS = (150, 400)
+FAULT_EARLY_STEPS = (25, 90)
 STRAGGLER_FACTOR = (1.15, 1.6)  # of the step's time
 STRAGGLER_STEPS = 200
 CREEP_SHARE = (0.4, 0.9)  # growth of the memory over the rest of the log
