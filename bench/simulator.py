@@ -24,6 +24,7 @@ from firstfault.rules.load import load
 
 BEFORE_STEPS = 160  # of a fault that is a rank's: what came before changes nothing, and large jobs take long
 STREAMS_A_TICK = 320  # summaries of healthy streams that the daemon makes in TICK_SECS
+EARLY_SECS = 180.0  # within which a hang of the first hundred steps must be told of where no rank is behind
 TOLD = {  # what each fault may be called
     "stall-all": {"training-stalled"},
     "stall-rank": {"training-stalled", "rank-silent"},
@@ -57,6 +58,7 @@ class Outcome:
     delay: float | None  # seconds from the beginning of the fault
     bound: float | None  # within which a stall must be told
     false: tuple[str, ...]  # what was told before or besides the fault
+    paged: float | None = None  # seconds from the beginning of the fault until the page
 
 
 def watch(told: play.Play, rules: RuleSet) -> Outcome:
@@ -118,6 +120,9 @@ def _outcome(told: play.Play, changes: Sequence[Change]) -> Outcome:
         first.at - truth.begins if first is not None else None,
         _bound(told) if truth.fault.startswith(("stall", "silent")) else None,
         others,
+        next(
+            (change.at - truth.begins for change in changes if change.kind == "settled" and change.incident.fingerprint in expected), None
+        ),
     )
 
 
@@ -128,6 +133,8 @@ def _related(fault: str) -> set[str]:
 
 
 def _bound(told: play.Play) -> float:
+    if told.truth.fault == "stall-early":
+        return EARLY_SECS + 2 * settings.TICK_SECS
     return max(30.0, 6 * told.job.step_secs * (1 + 3 * told.job.jitter)) + told.job.step_secs + 2 * settings.TICK_SECS
 
 
@@ -136,7 +143,9 @@ def _bound(told: play.Play) -> float:
 
 def table(outcomes: Sequence[Outcome]) -> str:
     """Return one row a fault."""
-    head = f"{'fault':<18} {'jobs':>5} {'told':>6} {'right':>7} {'innocent':>9} {'in bound':>9} {'median delay':>13} {'false':>6}"
+    head = (
+        f"{'fault':<18} {'jobs':>5} {'told':>6} {'right':>7} {'innocent':>9} {'in bound':>9} {'median delay':>13} {'page':>7} {'false':>6}"
+    )
     lines = [head, "-" * len(head)]
     groups: dict[str, list[Outcome]] = defaultdict(list)
     for one in outcomes:
@@ -147,11 +156,12 @@ def table(outcomes: Sequence[Outcome]) -> str:
         bounded = [one for one in found if one.bound is not None]
         inside = sum(one.delay is not None and one.delay <= (one.bound or 0) for one in bounded)
         delays = [one.delay for one in hits if one.delay is not None]
+        pages = [one.paged for one in hits if one.paged is not None]
         lines.append(
             f"{fault:<18} {len(found):>5} {len(hits) if fault != 'none' else '':>6} "
             f"{f'{sum(bool(one.right) for one in sure)}/{len(sure)}' if sure else '':>7} {sum(one.blamed for one in found):>9} "
             f"{f'{inside}/{len(bounded)}' if bounded else '':>9} {f'{median(delays):.0f} s' if delays else '':>13} "
-            f"{sum(bool(one.false) for one in found):>6}"
+            f"{f'{median(pages):.0f} s' if pages else '':>7} {sum(bool(one.false) for one in found):>6}"
         )
     return "\n".join(lines)
 
@@ -196,7 +206,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.month_days:
         seed = options.month_seed or (settings.TUNING_MONTH if options.tuning else settings.FINAL_MONTH)
         found, days, count = month.run(seed, settings.JOBS, options.month_days, options.month_log, options.month_secs, options.month_odd)
+        provisional = found.pop(month.PROVISIONAL, 0)
         print(f"\n{count} healthy jobs, {days:.0f} job-days: {sum(found.values())} false alarms {dict(found)}")
+        print(f"stalls told of that were over before anybody was paged: {provisional}, {provisional / days:.2f} a job-day")
         met &= verdict(f"false alarms a day of {settings.JOBS} healthy jobs", sum(found.values()) / days * settings.JOBS, 1.0, "", True)
     return 0 if met else 1
 

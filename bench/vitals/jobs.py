@@ -124,7 +124,7 @@ def run(job: Job, start: float = 0.0, every: int = 1, shown: int = 16) -> Iterat
     With `every`, of each so many lines only those that a glance shows, and those around a pause: the others nobody sees.
     """
     rng, at = job.rng, start + job.rng.uniform(*settings.FIRST_STEP_SECS)
-    told, told_at = "", at
+    told, told_at, trained = "", at, 0.0
     number = 0
     while number < job.steps:
         number += 1
@@ -136,13 +136,15 @@ def run(job: Job, start: float = 0.0, every: int = 1, shown: int = 16) -> Iterat
             yield Step(number, at, told, told_at, numbers(job, number))
             told = ""
         for pause in job.pauses:
-            if number % pause.every == 0:
+            if number % pause.every == 0 if pause.every_secs is None else trained >= pause.every_secs:
+                trained = 0.0 if pause.every_secs is not None else trained
                 told, told_at = (pause.words, at + 0.1) if pause.told else (told, told_at)
                 at += pause.secs * math.exp(rng.gauss(0, pause.spread))
         if number in job.recompiles:
             told, told_at = ("torch._dynamo: recompiling function forward", at + 0.1) if job.recompile_told else (told, told_at)
             at += job.recompiles[number]
-        at += step_secs(job)
+        secs = step_secs(job)
+        at, trained = at + secs, trained + secs
 
 
 def _to_skip(job: Job, number: int, every: int, shown: int) -> int:

@@ -27,6 +27,7 @@ LOOK_SECS = 60.0
 LEARNT_SECS = 5.0  # by which shorter gaps may still be pauses that a pace learns of
 PAUSE_SECS = 30.0  # no stall is told sooner, so in shorter gaps nothing is asked
 SEEN_LINES = 24
+PROVISIONAL = "provisional"  # how often a stall was told of that was over before anybody was paged
 _CHUNK = 1 << 16  # steps drawn at once
 _STREAM, _KEY, _WHO = "rank0.log", JobKey("default", "month"), Who(rank=0)
 
@@ -158,6 +159,7 @@ class _Watched:
 
     def __init__(self, job: jobs.Job) -> None:
         self.job, self.watch, self.alarms = job, Watch(), []
+        self.provisional = 0  # stalls that were told of, and over before anybody was paged
         self._dice = np.random.default_rng((job.seed, 1))
 
     def see(self, some: Lines) -> None:
@@ -209,18 +211,20 @@ class _Watched:
         if not self.watch.check(now):
             return
         hours = (now - START) / 3600
-        if self.watch.signs.stall is not None and before.stall is None:
-            self.alarms.append(Alarm("training-stalled", hours, self.watch.signs.stall.text))
+        stall = self.watch.signs.stall
+        if stall is not None and stall.sure and (before.stall is None or not before.stall.sure):
+            self.alarms.append(Alarm("training-stalled", hours, stall.text))
+        self.provisional += stall is None and before.stall is not None and not before.stall.sure
         known = {one.fingerprint for one in before.troubles}
         self.alarms += [Alarm(one.fingerprint, hours, one.text) for one in self.watch.signs.troubles if one.fingerprint not in known]
 
 
-def watched(job: jobs.Job) -> list[Alarm]:
-    """Watch one healthy job to its end, and return what was told of it."""
+def watched(job: jobs.Job) -> tuple[list[Alarm], int]:
+    """Watch one healthy job to its end; return what it would have paged for, and how many stalls it told of that were over before that."""
     one = _Watched(job)
     for some in lines(job):
         one.see(some)
-    return one.alarms
+    return one.alarms, one.provisional
 
 
 def run(
@@ -237,6 +241,7 @@ def run(
     while seen < hours and (most_secs is None or time.process_time() - begun < most_secs):
         known = done.get(number) or _watch(seed, number, log, odd)
         told.update(alarm[0] for alarm in known["told"])
+        told[PROVISIONAL] += known.get("provisional", 0)
         seen += known["hours"]
         number += 1
     return told, seen / 24.0, number
@@ -244,11 +249,13 @@ def run(
 
 def _watch(seed: int, number: int, log: Path | None, odd: bool) -> dict[str, Any]:
     job = jobs.draw(seed * 1_000_003 + number, odd=odd)
-    told = [[one.fingerprint, round(one.hours, 3), one.text] for one in watched(job)]
+    alarms, provisional = watched(job)
+    told = [[one.fingerprint, round(one.hours, 3), one.text] for one in alarms]
     found = {
         "number": number,
         "hours": job.steps * job.step_secs / 3600,
         "told": told,
+        "provisional": provisional,
         "step_secs": job.step_secs,
         "log_every": job.log_every,
     }

@@ -47,9 +47,9 @@ def test_a_stall_in_a_healthy_job_would_be_counted(monkeypatch):
             yield some
 
     seed = next(seed for seed in range(100) if (job := jobs.draw(seed)).log_every == 1 and job.step_secs == 2.0)
-    assert month.watched(jobs.draw(seed, 3.0)) == []
+    assert month.watched(jobs.draw(seed, 3.0)) == ([], 0)
     monkeypatch.setattr(month, "lines", spoilt)
-    told = {one.fingerprint for one in month.watched(jobs.draw(seed, 3.0))}
+    told = {one.fingerprint for one in month.watched(jobs.draw(seed, 3.0))[0]}
     assert "training-stalled" in told
     assert told & {"loss-spike", "loss-diverging"}
 

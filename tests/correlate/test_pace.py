@@ -26,8 +26,51 @@ def test_six_usual_steps_or_half_a_minute(secs, every, least, most):
 
 
 def test_early_steps_are_given_time():
-    """During the first hundred lines compilers still work."""
-    assert paced(60).limit(57, "") >= 600
+    """During the first hundred steps compilers still work: longer ones between lines of several steps, shorter where a rank is behind."""
+    assert (paced(60).limit(57, ""), paced(60).sure(57, ""), paced(60).sure_behind(57)) == (180, 300, 180)
+    assert paced(60, 0.3, 5).sure(57, "") == 600
+    assert paced(187).sure_behind(187) == 30
+
+
+def test_the_first_steps_of_a_later_attempt_take_about_as_long():
+    """The longest early gap of the attempt before says how long one may take now; an attempt that never got going teaches nothing."""
+    pace = paced(300, pauses={7: (40.0, "")})
+    pace.anew()
+    for step in range(1, 30):
+        pace.moved(step + 1, step, 2.0, "")
+    assert pace.limit(29, "") == pace.sure(29, "") == pytest.approx(4 * 42 + 10)
+    pace.anew()
+    assert pace.early == 42
+
+
+def test_a_first_pause_at_any_step_is_told_of_before_it_counts():
+    """The longer a job has trained, the longer its first silent pause may take; once some are known, as long as they do."""
+    young, old = paced(187), paced(1987)
+    assert (young.limit(187, ""), young.sure(187, "")) == (30, 186)
+    assert (old.limit(1987, ""), old.sure(1987, "")) == (30, 600)
+    known = paced(1987, pauses=dict.fromkeys((337, 674, 1011), (100.0, "")))
+    assert known.sure(1987, "") == pytest.approx(2 * 102 + 10)
+
+
+def test_pauses_by_the_clock_are_known():
+    """A silent checkpoint each half an hour comes at no step in particular."""
+    pauses = {871: (60.0, ""), 1743: (60.0, ""), 2611: (60.0, "")}
+    known = paced(3482, 2.0, 1, pauses)
+    assert known.limit(3481, "") >= 2 * 62
+    assert paced(3201, 2.0, 1, pauses).limit(3201, "") == 30
+
+
+def test_a_phase_that_takes_no_time_is_waited_for_no_longer():
+    """Words about data at each epoch, five times without a pause, excuse no silence."""
+    told = paced(600, pauses=dict.fromkeys(range(107, 600, 90), (0.0, "data")))
+    assert told.limit(587, "data") == 30
+    assert paced(300, pauses={107: (0.0, "data")}).limit(287, "data") >= 1800
+
+
+def test_the_end_of_an_epoch_is_a_phase():
+    """After the last step of an epoch nobody knows how long its evaluation takes, until two have passed."""
+    assert paced(300).limit(287, "full") >= 1800
+    assert paced(1000, pauses=dict.fromkeys((187, 387), (40.0, "full"))).limit(787, "full") == pytest.approx(2 * 42 + 10)
 
 
 def test_a_phase_is_given_its_usual_length():
@@ -112,4 +155,4 @@ def test_what_was_learnt_survives_a_restart():
     again.load(json.loads(json.dumps(known.state())))
     for step in (1011, 1000, 1003):
         for phase in ("", "checkpoint"):
-            assert again.limit(step, phase) == known.limit(step, phase)
+            assert (again.limit(step, phase), again.sure(step, phase)) == (known.limit(step, phase), known.sure(step, phase))

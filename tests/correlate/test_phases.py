@@ -96,13 +96,84 @@ def test_a_first_pause_that_is_told_may_take_half_an_hour(rules):
     assert job.wait(1500) is None
 
 
-def test_at_the_start_compilers_have_ten_minutes(rules):
-    """With a few steps known, nothing is told soon; with none, nothing at all."""
+def kinds(job: Job) -> list[str]:
+    return [one.kind for one in job.changes if one.kind != "updated"]
+
+
+def test_at_the_start_compilers_have_minutes(rules):
+    """With a few steps known, a stall is told of after three minutes and pages after five; with none, nothing is told at all."""
     job = Job(rules)
     assert job.wait(3000) is None
     job.steps(30)
-    assert job.wait(500) is None
-    assert job.wait(300) is not None
+    assert job.wait(170) is None
+    assert job.wait(20) is not None
+    job.wait(100)
+    assert kinds(job) == ["opened"]
+    job.wait(20)
+    assert kinds(job) == ["opened", "settled"]
+
+
+def test_a_rank_that_is_behind_tells_a_hang_at_the_start(rules):
+    """Within the first hundred steps, too: seven ranks made a step that the eighth did not. It pages when nobody compiles any more."""
+    job = Job(rules, 8)
+    job.steps(40)
+    job.now += STEP_SECS
+    job.size = 7
+    job.say("step 41 loss 2.5")
+    told = job.wait(100)
+    assert told is not None
+    assert told <= 40
+    assert (kinds(job), job.changes[-1].incident.verdict.ranks) == (["opened"], (7,))
+    job.wait(150)
+    assert kinds(job) == ["opened", "settled"]
+
+
+def test_the_first_pause_of_which_no_line_tells_pages_nobody(rules):
+    """It is told of when six steps are missing, says from when on it counts, and is over with the next step; a longer one pages."""
+    job = Job(rules, 4)
+    job.steps(187)
+    assert job.wait(100) == 31
+    (opened,) = [one for one in job.changes if one.kind == "opened"]
+    assert opened.incident.verdict.missing[0].how.startswith("it counts 186 s after that step")
+    job.steps(150)
+    assert kinds(job) == ["opened", "recovered"]
+    assert job.wait(100) == 31
+    job.wait(80)
+    assert kinds(job) == ["opened", "recovered", "opened"]
+    job.wait(80)
+    assert kinds(job) == ["opened", "recovered", "opened", "settled"]
+
+
+def test_a_pause_that_only_rank_0_is_late_for_may_be_its_checkpoint(rules):
+    """Who writes for all lacks the step that the others began: that alone pages nobody at once, as it does of any other rank."""
+    for late, settled in ((0, False), (2, True)):
+        job = Job(rules, 4)
+        job.steps(187)
+        job.now += STEP_SECS
+        for rank in {0, 1, 2, 3} - {late}:
+            data = play._line(rank, job.now, "step 188 loss 2.5")
+            stream = Stream(f"rank{rank}.log", "files", f"jobx/rank{rank}.log", {"job": "jobx"})
+            job.pipeline.feed(Batch(stream, data, job.offsets[rank], job.now))
+            job.offsets[rank] += len(data)
+        assert job.wait(60) is not None
+        assert ("settled" in kinds(job)) == settled
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "train:  50%|#####     | {step}/187 [00:10<01:15,  2.00s/it, loss=2.5]",
+        " {step:3d}%|###   | {step}/374 [00:10<01:15,  2.00s/it]\r{{'loss': 2.5, 'learning_rate': 1e-5, 'epoch': {epoch:.2f}}}",
+    ],
+)
+@pytest.mark.parametrize(("last", "told"), [(153, True), (187, False)])
+def test_the_end_of_an_epoch_or_of_the_job_is_given_time(rules, line, last, told):
+    """After the last step of a bar, or where the printed epoch is whole, a silent evaluation of minutes is no stall; elsewhere it is."""
+    job = Job(rules)
+    for step in range(1, last + 1):
+        job.now += STEP_SECS
+        job.say(line.format(step=step, epoch=step / 187))
+    assert (job.wait(1500) is not None) == told
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from firstfault.correlate.attempts import cut
 from firstfault.correlate.evidence import is_evidence
 from firstfault.correlate.pause import uncollected
 from firstfault.correlate.signs import FINGERPRINTS as SIGNS
-from firstfault.correlate.signs import numbers_of
+from firstfault.correlate.signs import SILENT, STALLED, numbers_of
 from firstfault.correlate.suspects import Suspect
 from firstfault.correlate.verdict import Decision, decide_all
 from firstfault.correlate.vitals.curves import Curves
@@ -401,6 +401,9 @@ class Correlator:
         return changes
 
     def _quiet(self, run: _Run, incident: Incident, now: float) -> bool:
+        stall = run.watch.signs.stall
+        if stall is not None and not stall.sure and incident.fingerprint in (STALLED, SILENT):
+            return False
         since = run.evidence_at if run.evidence_at is not None else now
         first = incident.seen_at if incident.seen_at is not None else now
         return now - since >= self.limits.quiet_secs or now - first >= self.limits.most_secs

@@ -7,6 +7,7 @@ must have gone on speaking well beyond the time that a step takes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from firstfault.correlate.decision import Decision
@@ -30,6 +31,7 @@ _NUMBERS = frozenset(
 )
 FINGERPRINTS = _NUMBERS | {STALLED, SILENT, STRAGGLING}  # of incidents that end when the job is well again
 _MOST_LINES = 6
+_PAUSE = "no line tells of a pause, but a first one of so many seconds is no surprise; a rank that lacks a step would be one"
 _STACK = "py-spy dump --pid PID (or gdb -p PID -batch -ex 'thread apply all bt') on every rank, at once; the flight-recorder dumps"
 
 
@@ -64,8 +66,14 @@ def _stalled(window: Window, stall: Stall) -> Decision:
     elif stall.speaking:
         who = f" {labels([of_rank(one) for one in stall.speaking]).capitalize()} still speak."
     summary = f"The training stands still: {stall.text}.{who}"
-    missing = (Missing("what each rank is doing", "nobody printed an error, and no watchdog has fired yet", _STACK),)
-    return _decision(window, fingerprint, suspects, summary, tuple(clues), missing, stall.since + stall.limit, lines, "undetermined")
+    missing = [Missing("what each rank is doing", "nobody printed an error, and no watchdog has fired yet", _STACK)]
+    if not stall.sure:
+        missing.insert(
+            0, Missing("whether the job saves or evaluates", _PAUSE, f"it counts {stall.counts:.0f} s after that step, without another")
+        )
+    since = stall.since + stall.limit
+    decision = _decision(window, fingerprint, suspects, summary, tuple(clues), tuple(missing), since, lines, "undetermined")
+    return decision if stall.sure else replace(decision, decisive=False)
 
 
 def _newest(dossier: Dossier) -> Progress:

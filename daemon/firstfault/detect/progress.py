@@ -12,7 +12,7 @@ from firstfault.detect.history import Told, tag_of
 from firstfault.model import NO_TIME, JobKey, Progress, Stamp, Stream, Who
 from firstfault.text.lines import ReadLine
 from firstfault.text.phases import phase_of
-from firstfault.text.steps import BARS, BLOCKS, EVALUATIONS, read_member, read_step
+from firstfault.text.steps import BARS, BLOCKS, EVALUATIONS, StepLine, read_member, read_step
 
 STEPS = 64  # of each speaker, newest first: enough to tell a jump of the loss from its usual spread
 MOST_SPEAKERS = 4096
@@ -113,14 +113,20 @@ def _add_step(one: _Seen, line: ReadLine) -> None:
     values = {**one.members, **found.values} if one.members and (found.format in BLOCKS or found.format in BARS) else dict(found.values)
     one.members = {}
     if values and not one.values:
-        one.values = values
+        one.values = {**_extent(found), **values}
     if found.format in EVALUATIONS:
         one.evaluated = found.step if one.evaluated is None else one.evaluated
     elif found.step is not None and found.format != "progress":
         one.asked = 0
         one.steps.append((found.step, line.stamp, values))
     elif found.format == "hf-trainer":  # its step is that of the bar before it
-        one.members = values
+        one.members = {**_extent(found), **values}
+
+
+def _extent(found: StepLine) -> dict[str, float]:
+    """Return how many steps there are and which epoch it is, as far as the line says so."""
+    told = {"total": found.total, "epoch": found.epoch}
+    return {name: value for name, value in told.items() if value is not None}
 
 
 def _series(steps: list[tuple[float, Stamp, dict[str, float]]]) -> dict[str, tuple[float | None, ...]]:

@@ -1,7 +1,12 @@
-"""Learn how fast a job makes steps and how long it pauses between them, and say how long to wait before it counts as stalled."""
+"""Learn how fast a job makes steps and how long it pauses between them, and say how long to wait before it counts as stalled.
+
+Two waits: after the first a stall is told of, provisionally, and after the second it counts, since no pause of the job's own is likely to
+take longer. They are the same where the job has shown how long its pauses take.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,13 +15,18 @@ from typing import Any
 from firstfault.correlate.clocks import deviation
 from firstfault.correlate.vitals.recent import Recent
 
+FULL = "full"  # the phase after the last step of an epoch or of the job
 SHORTEST_SECS = 30.0  # a stall is never told sooner
 USUAL_STEPS = 6.0  # usual steps that pass without one
 FEWEST = 8  # step lines whose spacing must be known
 FEWEST_LOOKS = 3  # looks at which the job had moved on while it was watched
 _EARLY_STEPS, _EARLY_LINES = 100, 20  # during which compilers and caches still work
-_EARLY_SECS = 600.0
-_FIRST_SECS = {"checkpoint": 1800.0, "evaluation": 3600.0, "compile": 1800.0, "data": 1800.0}  # while a phase's usual length is unknown
+_EARLY_TOLD_SECS = 180.0  # a compilation that no line tells of is over by then, as a rule
+_EARLY_SECS, _EARLY_LINE_SECS = 300.0, 600.0  # where lines stand for one step, and for several: more can happen between two
+_FIRST_SECS = {"checkpoint": 1800.0, "evaluation": 3600.0, "compile": 1800.0, "data": 1800.0, FULL: 1800.0}  # while its length is unknown
+_WITHOUT = 5  # times in a row that a phase was told of and took no time, after which it is expected to take none
+_NEW_SHARE, _NEW_SECS, _NEW_MOST_SECS = 0.5, 120.0, 600.0  # of the time so far: a first pause at any step
+_CLOCKED = 0.08  # of the rhythm of pauses that come by the clock
 _UNTOLD_FIRST_SECS = 1500.0  # at a step at which jobs like to save or evaluate
 _LEVELS = (20_000, 10_000, 5000, 2500, 2000, 1000, 500, 250, 200, 100, 50)  # such steps, the rarest first
 _PASSED = 3  # times that such a step passed without a pause, after which one there is a stall
@@ -40,8 +50,13 @@ class Pace:
     passed: dict[int, int] = field(default_factory=dict)  # level of round steps -> how many had no pause
     lengths: dict[int, deque[float]] = field(default_factory=lambda: defaultdict(lambda: deque(maxlen=_KEPT)))  # of pauses, by round number
     places: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST))  # steps after which untold pauses came
-    lines: int = 0
-    made: float = 0.0  # steps that were seen
+    times: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST))  # seconds of the job's own clock at which they began
+    without: dict[str, int] = field(default_factory=dict)  # phase -> how often in a row it took no time
+    clock: float = 0.0  # seconds between all step lines so far
+    lines: int = 0  # of this attempt
+    made: float = 0.0  # steps of this attempt that were seen
+    longest: float = 0.0  # seconds between two of its first lines
+    early: float | None = None  # the same of the attempt before
 
     @property
     def known(self) -> bool:
@@ -63,6 +78,8 @@ class Pace:
 
     def moved(self, step: float, before: float, secs: float, phase: str) -> None:
         """Learn from two step lines in a row: so many seconds apart, with lines that told of a phase between them."""
+        if self._is_early(step):
+            self.longest = max(self.longest, secs)
         self.lines += 1
         known, spacing = self.known, self.spacing
         usual = self.line_secs if known else 0.0
@@ -74,6 +91,7 @@ class Pace:
             self.made += step - before
         if secs < 0:
             return
+        began, self.clock = self.clock, self.clock + secs
         if missed:
             self.gaps.append(min(secs, 2 * usual))
             return
@@ -83,6 +101,8 @@ class Pace:
             self.pauses[phase].append(secs)
         else:
             self.gaps.append(secs)
+        if phase:
+            self.without[phase] = 0 if pause else self.without.get(phase, 0) + 1
         level = self.level(before)
         if level and pause:
             self.lengths[level // _DIGITS].append(secs)
@@ -90,6 +110,15 @@ class Pace:
             self.passed[level] = 0 if pause else self.passed.get(level, 0) + 1
         if pause and not phase and longer > max(_RHYTHM_STEPS * step_secs, _RHYTHM_SECS):
             self.places.append(before)
+            self.times.append(began)
+
+    def anew(self) -> None:
+        """Begin another attempt: its first steps take about as long as those of the one before."""
+        self.early = self.longest if not self._is_early(math.inf) else self.early
+        self.lines, self.made, self.longest = 0, 0.0, 0.0
+
+    def _is_early(self, step: float) -> bool:
+        return self.lines < _EARLY_LINES or min(self.made, step) < _EARLY_STEPS
 
     def level(self, step: float) -> int:
         """Return how round a step is: the largest number at whose multiples jobs save or evaluate, apart for each number of digits.
@@ -110,18 +139,52 @@ class Pace:
             rhythms = {place, *(place - other for other in list(self.places)[:index])}
             if any(rhythm > 0 and step > place and _near((step - place) % rhythm, rhythm, self.spacing) for rhythm in rhythms):
                 return True
-        return False
+        return self._clocked()
 
-    def limit(self, step: float, phase: str) -> float:
-        """Return the seconds after a step line without another one from which the job counts as stalled."""
+    def _clocked(self) -> bool:
+        """Tell whether the last three untold pauses came by the clock, and another is due: each half an hour, whatever the step."""
+        if len(self.times) < 3:
+            return False
+        first, second, third = list(self.times)[-3:]
+        rhythm = third - second
+        error = max(2 * self.line_secs, _CLOCKED * rhythm)
+        return abs(rhythm - (second - first)) <= error and abs(self.clock - third - rhythm) <= error
+
+    @property
+    def ordinary(self) -> float:
+        """Return the seconds that an ordinary step never takes: what counts where a rank is behind the others."""
         usual = self.line_secs
         spread = deviation(self.gaps, usual)
         steps = USUAL_STEPS * self.step_secs * (1 + 3 * spread / usual) if usual else 0.0  # one slow step of an unsteady job is no stall
         wait = max(SHORTEST_SECS, steps) + (usual if self.spacing > 1 else 0.0)
-        wait = max(wait, usual + 10 * spread, 1.5 * self.gaps.largest)
-        if self.lines < _EARLY_LINES or min(self.made, step) < _EARLY_STEPS:
-            wait = max(wait, _EARLY_SECS)
-        return max(wait, self._pause(step, phase))
+        return max(wait, usual + 10 * spread, 1.5 * self.gaps.largest)
+
+    def limit(self, step: float, phase: str) -> float:
+        """Return the seconds after a step line without another one from which a stall is told of, though it may be a pause still."""
+        early = self._first(_EARLY_TOLD_SECS) if self._is_early(step) else 0.0
+        return max(self.ordinary, early, self._pause(step, phase))
+
+    def sure(self, step: float, phase: str) -> float:
+        """Return the seconds after a step line without another one from which the job counts as stalled."""
+        longer = 0.0
+        if self._is_early(step):
+            longer = self._first(_EARLY_LINE_SECS if self.spacing > 1 else _EARLY_SECS)
+        elif not phase:
+            longer = self._new()
+        return max(self.limit(step, phase), longer)
+
+    def sure_behind(self, step: float) -> float:
+        """Return the same where a rank lacks a step that the others made: at first it may still compile, alone."""
+        return max(self.ordinary, self._first(_EARLY_TOLD_SECS) if self._is_early(step) else 0.0)
+
+    def _first(self, otherwise: float) -> float:
+        """Return how long the first steps may take, by those of the attempt before."""
+        return _may_take([self.early]) if self.early is not None else otherwise
+
+    def _new(self) -> float:
+        """Return how long a pause may take that nothing tells of: by the longest of its kind, else by the time that was trained so far."""
+        known = self.pauses.get("")
+        return max(_NEW_SECS, _may_take(known)) if known else max(_NEW_SECS, min(_NEW_MOST_SECS, _NEW_SHARE * self.clock))
 
     def _pause(self, step: float, phase: str) -> float:
         """Return how long a pause may take that was told, and one that nobody tells of after it."""
@@ -129,7 +192,9 @@ class Pace:
 
     def _told(self, phase: str) -> float:
         known = self.pauses.get(phase) or ()
-        return _TIMES * max(known) + 10.0 if len(known) > 1 else _FIRST_SECS.get(phase, _UNTOLD_FIRST_SECS)
+        if len(known) > 1:
+            return _TIMES * max(known) + 10.0
+        return 0.0 if self.without.get(phase, 0) >= _WITHOUT else _FIRST_SECS.get(phase, _UNTOLD_FIRST_SECS)
 
     def _untold(self, step: float) -> float:
         known = self.pauses.get("") or ()
@@ -155,6 +220,7 @@ class Pace:
             self.lines,
             self.made,
             [[round_to, list(secs)] for round_to, secs in self.lengths.items()],
+            [list(self.times), list(self.without.items()), self.clock, self.longest, self.early],
         ]
 
     def load(self, state: Sequence[Any]) -> None:
@@ -162,6 +228,10 @@ class Pace:
         gaps, spacings, pauses, passed, places, self.lines, self.made, *later = state  # an earlier version saved no lengths
         for round_to, secs in later[0] if later else ():
             self.lengths[int(round_to)].extend(secs)
+        if len(later) > 1:
+            times, without, self.clock, self.longest, self.early = later[1]
+            self.times.extend(times)
+            self.without.update(dict(without))
         self.places.extend(places)
         self.gaps.extend(gaps)
         self.spacings.extend(spacings)

@@ -13,7 +13,7 @@ from typing import Any
 from firstfault.correlate.vitals import stragglers
 from firstfault.correlate.vitals.curves import Curves
 from firstfault.correlate.vitals.numbers import Asked, Trouble, series_of, troubles
-from firstfault.correlate.vitals.pace import FEWEST_LOOKS, SHORTEST_SECS, Pace
+from firstfault.correlate.vitals.pace import FEWEST_LOOKS, FULL, SHORTEST_SECS, Pace
 from firstfault.correlate.vitals.series import Series
 from firstfault.correlate.vitals.stragglers import Straggler
 from firstfault.model import Fact, Progress
@@ -25,6 +25,8 @@ _LAG_CHECKS = 3  # comparisons in a row that name the same ranks
 _VOICES = 2  # streams of a job that are looked at often
 _MOST_VOICES = 65_536
 _JUMP_SECS = 300.0  # by which a clock that was set makes stamps useless until it is learnt anew
+_SHORTEST_EPOCH, _EPOCH_ERROR = 20.0, 0.01  # steps; share of an epoch by which printed ones are rounded
+_MUTE_SECS = 60.0  # for which few must be silent while most go on speaking
 _OVER = frozenset({"finished", "stopped-outside"})
 _WATCHED = ("grad_norm", "loss_scale", "memory")
 _ALWAYS_KEPT = frozenset({*_WATCHED, "loss", "step_secs"})
@@ -42,10 +44,12 @@ class Stall:
     first: tuple[int, ...] = ()  # ranks that stopped before the others
     speaking: tuple[int, ...] = ()  # ranks that still say something
     behind: bool = False  # `first` lack the last step, and not only words
+    sure: bool = True  # no pause of the job's own is likely to take so long
+    counts: float = 0.0  # seconds after the last step from which it is sure
 
     @property
     def text(self) -> str:
-        phase = f" (its last words: {self.phase})" if self.phase else ""
+        phase = " (an epoch or the job ends there)" if self.phase == FULL else f" (its last words: {self.phase})" if self.phase else ""
         return f"no step followed step {self.step:g} within {self.limit:.0f} s{phase}; one takes {self.usual:.3g} s as a rule"
 
 
@@ -76,7 +80,24 @@ class _Voice:
     lag: float = math.inf  # least seconds between a stamp and its being seen
     looks: int = 0  # at which it had moved on
     phase: str = ""
+    epoch: float | None = None  # the last one that was told
+    an_epoch: float | None = None  # steps of one, where epochs are told with their fraction
     series: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+
+    def full(self, seen: Progress, spacing: float) -> bool:
+        """Tell whether the last step ended an epoch, or the job: as many steps as there are, or a whole number of epochs."""
+        total, epoch, step = seen.values.get("total"), seen.values.get("epoch"), seen.step
+        if step is None:
+            return False
+        if epoch is not None and epoch != self.epoch and epoch > 0:
+            self.epoch = epoch
+            self.an_epoch = step / epoch if epoch % 1 or self.an_epoch is not None else None
+        if total is not None and total > 1 and step + spacing > total:
+            return True
+        if self.an_epoch is None or self.an_epoch < _SHORTEST_EPOCH:
+            return False
+        rest = (step / self.an_epoch) % 1
+        return rest < _EPOCH_ERROR or rest > 1 - _EPOCH_ERROR - spacing / self.an_epoch
 
     def clock(self, at: float | None, now: float) -> float:
         """Return when a stamped line was written, on the watcher's clock."""
@@ -87,6 +108,16 @@ class _Voice:
         if now - when > _JUMP_SECS:
             self.lag, when = now - at, now
         return min(now, when)
+
+
+@dataclass(frozen=True, slots=True)
+class _Waits:
+    """How long a job may be quiet, in seconds after its last step."""
+
+    ordinary: float = math.inf  # no ordinary step takes longer
+    told: float = math.inf  # a stall is told of
+    sure: float = math.inf  # and counts
+    behind: float = math.inf  # the same where a rank is behind the others
 
 
 class Watch:
@@ -107,7 +138,7 @@ class Watch:
         self._fresh = False  # numbers came since the last check
         self._checked = self._compared = -math.inf
         self._lagging: tuple[tuple[int, ...], int] = ((), 0)
-        self._limit: tuple[float, str, float] = (-1.0, "", 0.0)  # step and phase of the last question, and the answer
+        self._waits: tuple[float, str, _Waits] = (-1.0, "", _Waits())  # step and phase of the last question, and the answer
 
     # what comes in
 
@@ -126,7 +157,7 @@ class Watch:
         if seen.series:
             voice.series = seen.series
         fresh = _fresh(seen, voice)
-        phase, voice.phase = voice.phase, seen.phase
+        phase, voice.phase = voice.phase, seen.phase or (FULL if voice.full(seen, self.pace.spacing) else "")
         if fresh:
             self._go_on(key, voice, seen, fresh, phase, now)
 
@@ -183,6 +214,7 @@ class Watch:
         known = self._series.get("loss")
         if self._started and known is not None and known.points and fresh[0][1] <= known.points[-1][0]:
             self._keep_curve()
+            self.pace.anew()
         self._started = False
 
     def _keep_curve(self) -> None:
@@ -206,6 +238,7 @@ class Watch:
 
     def _begin_anew(self) -> None:
         self._keep_curve()
+        self.pace.anew()
         self._voices, self._lead = {}, None
         self._over, self.signs, self._moved = False, Signs(), -math.inf
 
@@ -229,7 +262,10 @@ class Watch:
 
     def suspects(self, now: float) -> bool:
         """Tell whether everybody of the job must be looked at before `check` may speak."""
-        return self.signs.stall is None and self._late(now) is not None
+        if self.signs.stall is not None and self.signs.stall.sure:
+            return False
+        quiet = self._quiet(now)
+        return quiet is not None and quiet > self._waiting().ordinary
 
     def check(self, now: float) -> bool:
         """Judge the job as of now; tell whether the judgement changed."""
@@ -251,18 +287,22 @@ class Watch:
         above = self.curves.above(self._series["loss"]) if "loss" in self._series else None
         return tuple(told.get(one.fingerprint) or replace(one, at=now) for one in (*found, *((above,) if above is not None else ())))
 
-    def _late(self, now: float) -> float | None:
-        """Return the limit that was exceeded; None where the job is in time, over, or not known well enough."""
+    def _quiet(self, now: float) -> float | None:
+        """Return the seconds without a step; None where the job is in time, over, or not known well enough."""
         lead = self._voices.get(self._lead) if self._lead is not None else None
         if lead is None or lead.step is None or self._over or lead.looks < FEWEST_LOOKS or not self.pace.known or lead.phase == "end":
             return None
         quiet = now - max(self._moved, self._stirred if lead.phase else -math.inf)
-        if quiet <= SHORTEST_SECS:
-            return None
-        phase = self._phase()
-        if self._limit[:2] != (lead.step, phase):
-            self._limit = (lead.step, phase, self.pace.limit(lead.step, phase))
-        return self._limit[2] if quiet > self._limit[2] else None
+        return quiet if quiet > SHORTEST_SECS else None
+
+    def _waiting(self) -> _Waits:
+        """Return how long the job may be quiet after its last step."""
+        step, phase = self._voices[self._lead].step or 0.0 if self._lead is not None else 0.0, self._phase()
+        if self._waits[:2] != (step, phase):
+            pace = self.pace
+            waits = _Waits(pace.ordinary, pace.limit(step, phase), pace.sure(step, phase), pace.sure_behind(step))
+            self._waits = (step, phase, waits)
+        return self._waits[2]
 
     def _phase(self) -> str:
         """Return what somebody said to be doing since the last step."""
@@ -270,14 +310,23 @@ class Watch:
 
     def _stall(self, now: float) -> Stall | None:
         known = self.signs.stall
-        lead = self._voices.get(self._lead) if self._lead is not None else None
-        if known is not None:
-            return known if not self._over and self._moved <= known.since else None
-        limit = self._late(now)
-        if limit is None or lead is None or lead.step is None:
+        if known is not None and (self._over or self._moved > known.since):
             return None
-        first, speaking, behind = self._who(limit)
-        return Stall(lead.step, self._moved, self.pace.line_secs, limit, self._phase(), first, speaking, behind)
+        if known is not None and known.sure:
+            return known
+        quiet = self._quiet(now)
+        lead = self._voices.get(self._lead) if self._lead is not None else None
+        if quiet is None or lead is None or lead.step is None or quiet <= self._waiting().ordinary:
+            return known
+        waits, phase = self._waiting(), self._phase()
+        first, speaking, behind = self._who(waits.ordinary)
+        apart = not phase and not set(first) <= {0, lead.rank}  # who writes and evaluates for all is late of its own
+        limit = waits.ordinary if apart else waits.told
+        if known is None and quiet <= limit:
+            return None
+        counts = waits.sure if not apart else waits.behind if behind else max(_MUTE_SECS, waits.behind)
+        found = Stall(lead.step, self._moved, self.pace.line_secs, limit, phase, first, speaking, behind, quiet > counts, counts)
+        return known if known is not None and not found.sure and found.first == known.first else found
 
     def _who(self, limit: float) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
         """Return who stopped first, who still speaks, and whether the first lack a step that the others made."""
