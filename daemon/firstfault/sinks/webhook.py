@@ -87,7 +87,8 @@ class WebhookSink:
 def wants(webhook: Webhook, change: Change) -> bool:
     """Tell whether a receiver asked for this kind of change, of a job that is ours to tell of."""
     one = change.incident
-    return change.kind in webhook.kinds and not one.held and (webhook.historic or not one.historic)
+    untold = change.kind == "recovered" and one.settled_at is None  # over before anybody was told of it
+    return change.kind in webhook.kinds and not untold and not one.held and (webhook.historic or not one.historic)
 
 
 def delivery_id(change: Change) -> str:

@@ -182,9 +182,9 @@ class Pace:
         return _may_take([self.early]) if self.early is not None else otherwise
 
     def _new(self) -> float:
-        """Return how long a pause may take that nothing tells of: by the longest of its kind, else by the time that was trained so far."""
+        """Return how long a pause may take that nothing tells of and that has no rhythm: other pauses make it no shorter."""
         known = self.pauses.get("")
-        return max(_NEW_SECS, _may_take(known)) if known else max(_NEW_SECS, min(_NEW_MOST_SECS, _NEW_SHARE * self.clock))
+        return max(_NEW_SECS, min(_NEW_MOST_SECS, _NEW_SHARE * self.clock), _may_take(known) if known else 0.0)
 
     def _pause(self, step: float, phase: str) -> float:
         """Return how long a pause may take that was told, and one that nobody tells of after it."""
