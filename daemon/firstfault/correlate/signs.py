@@ -195,7 +195,7 @@ def _gap(window: Window) -> Stall | None:
     made = {suspect: max(at for one in dossier.progress if (at := one.step_at.at) is not None) for suspect, dossier in stepping.items()}
     since = max(_placed(window, suspect, at) for suspect, at in made.items())
     said = {suspect: at for suspect, dossier in window.processes.items() if (at := _heard(window, suspect, dossier)) is not None}
-    limit = pace.limit(lead.step, "")
+    limit = pace.sure(lead.step, "") if pace.is_early(lead.step) else pace.limit(lead.step, "")
     speaking = tuple(sorted(suspect.rank for suspect, at in said.items() if suspect.rank is not None and at - since > limit))
     if not speaking:
         return None

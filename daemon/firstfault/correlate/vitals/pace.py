@@ -78,7 +78,7 @@ class Pace:
 
     def moved(self, step: float, before: float, secs: float, phase: str) -> None:
         """Learn from two step lines in a row: so many seconds apart, with lines that told of a phase between them."""
-        if self._is_early(step):
+        if self.is_early(step):
             self.longest = max(self.longest, secs)
         self.lines += 1
         known, spacing = self.known, self.spacing
@@ -114,10 +114,11 @@ class Pace:
 
     def anew(self) -> None:
         """Begin another attempt: its first steps take about as long as those of the one before."""
-        self.early = self.longest if not self._is_early(math.inf) else self.early
+        self.early = self.longest if not self.is_early(math.inf) else self.early
         self.lines, self.made, self.longest = 0, 0.0, 0.0
 
-    def _is_early(self, step: float) -> bool:
+    def is_early(self, step: float) -> bool:
+        """Tell whether compilers and caches may still work at a step of this attempt."""
         return self.lines < _EARLY_LINES or min(self.made, step) < _EARLY_STEPS
 
     def level(self, step: float) -> int:
@@ -161,13 +162,13 @@ class Pace:
 
     def limit(self, step: float, phase: str) -> float:
         """Return the seconds after a step line without another one from which a stall is told of, though it may be a pause still."""
-        early = self._first(_EARLY_TOLD_SECS) if self._is_early(step) else 0.0
+        early = self._first(_EARLY_TOLD_SECS) if self.is_early(step) else 0.0
         return max(self.ordinary, early, self._pause(step, phase))
 
     def sure(self, step: float, phase: str) -> float:
         """Return the seconds after a step line without another one from which the job counts as stalled."""
         longer = 0.0
-        if self._is_early(step):
+        if self.is_early(step):
             longer = self._first(_EARLY_LINE_SECS if self.spacing > 1 else _EARLY_SECS)
         elif not phase:
             longer = self._new()
@@ -175,7 +176,7 @@ class Pace:
 
     def sure_behind(self, step: float) -> float:
         """Return the same where a rank lacks a step that the others made: at first it may still compile, alone."""
-        return max(self.ordinary, self._first(_EARLY_TOLD_SECS) if self._is_early(step) else 0.0)
+        return max(self.ordinary, self._first(_EARLY_TOLD_SECS) if self.is_early(step) else 0.0)
 
     def _first(self, otherwise: float) -> float:
         """Return how long the first steps may take, by those of the attempt before."""
