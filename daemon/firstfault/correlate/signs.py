@@ -16,7 +16,7 @@ from firstfault.correlate.suspects import Suspect, labels, of_node, of_rank
 from firstfault.correlate.vitals import stragglers
 from firstfault.correlate.vitals.curves import ABOVE, Curves
 from firstfault.correlate.vitals.numbers import DRIFTING, LASTING_KINDS, Trouble, asked_of, series_of, troubles
-from firstfault.correlate.vitals.pace import FEWEST, Pace
+from firstfault.correlate.vitals.pace import EARLY_LINE_SECS, FEWEST, Pace
 from firstfault.correlate.vitals.series import Series
 from firstfault.correlate.vitals.stragglers import Straggler
 from firstfault.correlate.vitals.watch import Signs, Stall
@@ -195,7 +195,7 @@ def _gap(window: Window) -> Stall | None:
     made = {suspect: max(at for one in dossier.progress if (at := one.step_at.at) is not None) for suspect, dossier in stepping.items()}
     since = max(_placed(window, suspect, at) for suspect, at in made.items())
     said = {suspect: at for suspect, dossier in window.processes.items() if (at := _heard(window, suspect, dossier)) is not None}
-    limit = pace.sure(lead.step, "") if pace.is_early(lead.step) else pace.limit(lead.step, "")
+    limit = max(pace.limit(lead.step, ""), EARLY_LINE_SECS if pace.is_early(lead.step) else 0.0)  # of what is over nobody waits to hear
     speaking = tuple(sorted(suspect.rank for suspect, at in said.items() if suspect.rank is not None and at - since > limit))
     if not speaking:
         return None

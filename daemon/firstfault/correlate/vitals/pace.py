@@ -22,7 +22,7 @@ FEWEST = 8  # step lines whose spacing must be known
 FEWEST_LOOKS = 3  # looks at which the job had moved on while it was watched
 _EARLY_STEPS, _EARLY_LINES = 100, 20  # during which compilers and caches still work
 _EARLY_TOLD_SECS = 180.0  # a compilation that no line tells of is over by then, as a rule
-_EARLY_SECS, _EARLY_LINE_SECS = 300.0, 600.0  # where lines stand for one step, and for several: more can happen between two
+_EARLY_SECS, EARLY_LINE_SECS = 300.0, 600.0  # where lines stand for one step, and for several: more can happen between two
 _FIRST_SECS = {"checkpoint": 1800.0, "evaluation": 3600.0, "compile": 1800.0, "data": 1800.0, FULL: 1800.0}  # while its length is unknown
 _WITHOUT = 5  # times in a row that a phase was told of and took no time, after which it is expected to take none
 _NEW_SHARE, _NEW_SECS, _NEW_MOST_SECS = 0.5, 120.0, 600.0  # of the time so far: a first pause at any step
@@ -169,7 +169,7 @@ class Pace:
         """Return the seconds after a step line without another one from which the job counts as stalled."""
         longer = 0.0
         if self.is_early(step):
-            longer = self._first(_EARLY_LINE_SECS if self.spacing > 1 else _EARLY_SECS)
+            longer = self._first(EARLY_LINE_SECS if self.spacing > 1 else _EARLY_SECS)
         elif not phase:
             longer = self._new()
         return max(self.limit(step, phase), longer)
