@@ -138,7 +138,7 @@ def test_the_first_pause_of_which_no_line_tells_pages_nobody(rules):
     job.steps(150)
     assert kinds(job) == ["opened", "recovered"]
     assert job.wait(100) == 31
-    job.wait(80)
+    job.wait(280)
     assert kinds(job) == ["opened", "recovered", "opened"]
     job.wait(80)
     assert kinds(job) == ["opened", "recovered", "opened", "settled"]
