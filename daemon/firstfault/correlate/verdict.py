@@ -16,7 +16,7 @@ from firstfault.correlate.failures import in_order
 from firstfault.correlate.independence import moment, repeats, unrelated, without
 from firstfault.correlate.missing import missing_facts
 from firstfault.correlate.signs import decisions as signs_of
-from firstfault.correlate.suspects import Suspect, label, labels
+from firstfault.correlate.suspects import Suspect, label, labels, of_rank
 from firstfault.correlate.vitals.curves import Curves
 from firstfault.correlate.vitals.watch import Signs
 from firstfault.correlate.weights import weight
@@ -416,11 +416,17 @@ def _decision(window: Window, findings: list[Finding], scales: _Scales, verdict:
         window.severity(fingerprint),
         _also(window, fingerprint),
         collateral(window, verdict),
-        silent_ranks(window) if verdict.scope != "external" else (),
+        tuple(rank for rank in silent_ranks(window) if not _stopped(window, rank)) if verdict.scope != "external" else (),
         lines_shown([clue for clue in clues if clue.weight > 0] or clues),
         opened_at(window),
         verdict.confidence >= 0.9 and own and _unshared(window, verdict, fingerprint),
     )
+
+
+def _stopped(window: Window, rank: int) -> bool:
+    """Tell whether a rank says nothing because its launcher stopped it, which it heeded."""
+    dossier = window.dossiers.get(of_rank(rank))
+    return dossier is not None and bool(dossier.closings) and not dossier.escalations
 
 
 def _unshared(window: Window, verdict: Verdict, fingerprint: str) -> bool:
@@ -444,6 +450,7 @@ def _clues(window: Window, findings: list[Finding], verdict: Verdict) -> tuple[C
         ranks = tuple(s.rank for s in finding.suspects if s.rank is not None)
         nodes = tuple(window.roster.shown(s.node) for s in finding.suspects if s.rank is None and s.node)
         made.append(Clue(finding.kind, round(finding.weight, 2), finding.text, ranks, nodes, finding.lines))
+    made = list({(one.kind, one.text, one.ranks, one.nodes): one for one in reversed(made)}.values())[::-1]  # a report repeats itself
     named = set(verdict.ranks)
     made.sort(key=lambda clue: (not named.intersection(clue.ranks), -abs(clue.weight)))
     return tuple(made[:_MOST_CLUES])
@@ -462,6 +469,9 @@ def collateral(window: Window, verdict: Verdict) -> tuple[Collateral, ...]:
             continue
         if verdict.scope == "all_ranks" or not (dossier.waited or dossier.events):
             continue
+        home = window.node_of(suspect)
+        if suspect.rank is None and home is not None and window.roster.shown(home) in verdict.nodes:
+            continue  # it may be the named one itself
         symptom = next(iter(dossier.collateral or dossier.events), None)
         first = symptom or (dossier.waits or dossier.losses)[0]
         name = symptom.fingerprint if symptom else "collective-timeout-unexplained"

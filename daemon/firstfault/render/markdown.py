@@ -20,7 +20,7 @@ from firstfault.sinks.words import (
     percent,
     place,
     shown,
-    silent_phrase,
+    silence_of,
     suspect,
     who_failed,
 )
@@ -70,7 +70,7 @@ def _about(attempt: Attempt, incident: Incident, advice: Advice) -> str:
         "first fault at": iso(incident.opened_at) or "no clock known",
         "entry": f"{incident.fingerprint} ({advice.category}, {advice.severity})",
         "followed": collateral_phrase(incident),
-        "fell silent": silent_phrase(incident),
+        **{word.lower(): ranks for word, ranks in silence_of(attempt, incident)},
         "also seen": ", ".join(incident.also),
         "incident": incident.id,
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import textwrap
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import IO, TYPE_CHECKING
 
 from firstfault.model import Attempt, Candidate, Change, Clue, Diagnosis, Incident, Line, Missing
@@ -25,6 +26,7 @@ from firstfault.sinks.words import (
     place,
     ranges,
     shown,
+    silence_of,
     silent_phrase,
     suspect,
     who_failed,
@@ -74,6 +76,9 @@ def print_diagnosis(diagnosis: Diagnosis, rules: RuleSet, console: Console) -> N
         page.incident(attempt, incident, rules)
     if not failing:
         page.line("No failure found.", "bold green")
+    for text in others_of(diagnosis):
+        page.line()
+        page.line(text)
     page.inputs(diagnosis)
 
 
@@ -132,8 +137,8 @@ class _Page:
         followed = collateral_phrase(incident)
         if followed:
             self.line(f"Only followed: {followed}")
-        if silent_phrase(incident):
-            self.line(f"Fell silent: {silent_phrase(incident)}")
+        for word, ranks in silence_of(attempt, incident):
+            self.line(f"{word}: {ranks}")
         if incident.also:
             self.line(f"Also seen: {', '.join(incident.also)}", "dim")
 
@@ -142,8 +147,10 @@ class _Page:
         if not clues and not others:
             return
         self.heading("Why")
+        known: set[tuple[str, int]] = set()  # a line that speaks for two clues is printed with the first
         for clue in clues[:_CLUES]:
-            self.clue(clue, 2)
+            self.clue(replace(clue, lines=tuple(line for line in clue.lines if (line.source, line.number) not in known)), 2)
+            known.update((line.source, line.number) for line in clue.lines)
         for clue in others[:_OTHERS]:
             self.clue(clue, 0)
         left = max(0, len(clues) - _CLUES) + max(0, len(others) - _OTHERS)
@@ -229,6 +236,20 @@ class _Page:
         self.line()
         lost = f"; {counted(inputs.unattributed_events, 'event')} could not be given to a rank" if inputs.unattributed_events else ""
         self.line(f"Read {counted(inputs.lines, 'line')} of {counted(inputs.streams, 'stream')}{lost}.", "dim")
+
+
+def others_of(diagnosis: Diagnosis) -> list[str]:
+    """Say which attempts of a failing job show no failure of their own, so that nobody wonders whether they were read."""
+    failing = {attempt.key.name for attempt in diagnosis.attempts if attempt.incidents}
+    found: dict[tuple[str, str], list[int]] = {}
+    for attempt in diagnosis.attempts:
+        if not attempt.incidents and attempt.key.name in failing and attempt.key.attempt is not None:
+            found.setdefault(attempt.key.name, []).append(attempt.key.attempt)
+    told = []
+    for (_, job), numbers in found.items():
+        which, whose = (f"attempts {ranges(numbers)}", "their") if len(numbers) > 1 else (f"attempt {numbers[0]}", "its")
+        told.append(f"Also read: {which} of job {job}, without a failure of {whose} own")
+    return told
 
 
 def about(attempt: Attempt, incident: Incident) -> str:

@@ -50,5 +50,10 @@ def _of_entry(entry: Entry, severity: str) -> Advice:
 
 
 def commands(advice: Advice) -> tuple[str, ...]:
-    """Return the shell commands of the fix, in order."""
-    return tuple(step.command for step in advice.steps if step.command)
+    """Return the shell commands of the fix, in order: those that hold for every framework, else those of the first one that has any.
+
+    What is pasted at night must not hold the commands of two frameworks.
+    """
+    given = [step for step in advice.steps if step.command]
+    stack = "any" if any(step.stack == "any" for step in given) else next((step.stack for step in given), "any")
+    return tuple(step.command for step in given if step.stack == stack)

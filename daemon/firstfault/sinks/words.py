@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from firstfault.model import Candidate, Clue, Incident, Line, Verdict
+from firstfault.model import Attempt, Candidate, Clue, Incident, Line, Verdict
 from firstfault.text.redact import redact
 
 # C0 and C1 controls, and the bidirectional overrides: a log must not steer a terminal or turn a sentence around.
@@ -155,6 +155,14 @@ def _fold(alike: list[Clue]) -> Clue:
 def silent_phrase(incident: Incident) -> str:
     """Say who fell silent, without those whom the verdict names anyway."""
     return ranks_phrase([rank for rank in incident.silent_ranks if rank not in incident.verdict.ranks])
+
+
+def silence_of(attempt: Attempt, incident: Incident) -> list[tuple[str, str]]:
+    """Say who fell silent, and apart from them who was never heard: the log of those may just not have been given."""
+    silent = [rank for rank in incident.silent_ranks if rank not in incident.verdict.ranks]
+    heard = set(attempt.ranks_heard)
+    groups = (("Fell silent", [one for one in silent if one in heard]), ("Never heard", [one for one in silent if one not in heard]))
+    return [(word, ranks_phrase(ranks)) for word, ranks in groups if ranks]
 
 
 def collateral_phrase(incident: Incident, most: int = 6) -> str:

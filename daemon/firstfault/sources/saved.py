@@ -214,7 +214,7 @@ class SavedLogs:
                 for member in sorted(archive.infolist(), key=lambda member: member.filename):
                     if not member.is_dir():
                         with archive.open(member) as content:
-                            yield from self._member(content, member.filename, None, found, depth)
+                            yield from self._member(content, member.filename, _zip_written(member), found, depth)
         except (OSError, AttributeError) as error:
             self.notes.complain(found.place, f"a zip file must be read from disk ({error}): save it to a file and name that")
         except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
@@ -252,6 +252,17 @@ def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> BinaryIO:
     """Return a member's bytes; sparse members need the library, which gives less of a member that is cut."""
     whole = archive.extractfile(member) if member.issparse() else None
     return whole if whole is not None else _Member(archive, member)
+
+
+def _zip_written(member: zipfile.ZipInfo) -> float | None:
+    """Return when a member was last written, from Info-ZIP's extended timestamp (0x5455): the plain one of zip files has no zone."""
+    extra = member.extra
+    while len(extra) >= 4:
+        kind, size = int.from_bytes(extra[:2], "little"), int.from_bytes(extra[2:4], "little")
+        if kind == 0x5455 and size >= 5 and extra[4] & 1:
+            return float(int.from_bytes(extra[5:9], "little"))
+        extra = extra[4 + size :]
+    return None
 
 
 class _Member:
