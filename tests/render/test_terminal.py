@@ -6,7 +6,7 @@ import io
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firstfault.model import Candidate, Clue, Collateral, Diagnosis, Line
@@ -77,6 +77,7 @@ def test_many_candidates_are_cut_with_their_share() -> None:
     assert "92 more share 92 %" in page(diagnosis(incident(verdict=many)))
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(st.text(st.characters(), max_size=100))
 def test_any_text_can_be_shown(text: str) -> None:
     """Whatever a log or a file name holds comes out as UTF-8 without control characters."""
