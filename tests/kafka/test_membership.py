@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from firstfault.kafka.source import Session
 from tests.kafka.rig import Running, fresh, until
 from tests.kafka.test_source import OOM, step
 from tests.services.broker import make_topic, produce
@@ -42,3 +44,21 @@ async def test_a_restart_under_the_same_name_moves_no_partition(broker: Any, sta
             await again.stop()
     finally:
         await second.stop()
+
+
+async def test_loading_state_for_longer_than_a_session_costs_no_membership(broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heartbeats go on while state is loaded; else a member with much of it would be put out, join again and load it again, for ever."""
+    load = Session._states_of
+
+    async def slowly(self: Session, place: Any) -> dict[str, Any]:
+        await asyncio.sleep(9.0)
+        return await load(self, place)
+
+    monkeypatch.setattr(Session, "_states_of", slowly)
+    topic = fresh("much")
+    await make_topic(broker.bootstrap, topic)
+    await produce(broker.bootstrap, topic, [(0, None, OOM)])
+    async with Running(broker.bootstrap, topic, session_secs=6.0) as running:
+        await until(lambda: running.notebook.events, 120.0)
+        await until(lambda: running.value("commits_total", group=running.group) >= 1)
+        assert assigned(running) == 1

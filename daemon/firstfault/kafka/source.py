@@ -209,7 +209,7 @@ class Session(ConsumerRebalanceListener):  # type: ignore[misc]
         self._known: dict[int, dict[str, Any]] = {}  # states of partitions of the readers topic, while an assignment is taken up
         self._rules: tuple[RuleSet, AnyScanner] = source._rules()
         self._due = _Due()
-        self._broken: BaseException | None = None
+        self._assigned: list[TopicPartition] | None = None  # what was assigned and is still to be taken up
         self._pending: _Checkpoint | None = None
         self._consumer: AIOKafkaConsumer | None = None
         self._producer: AIOKafkaProducer | None = None
@@ -275,8 +275,8 @@ class Session(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def _round(self, consumer: AIOKafkaConsumer, most: int) -> bool:
         """Read what is there; False where there was nothing."""
-        if self._broken is not None:
-            raise self._broken
+        if self._assigned is not None:
+            await self._take_up(self._assigned)
         lighten(consumer)
         try:
             found = await consumer.getmany(timeout_ms=POLL_MS, max_records=most)
@@ -379,7 +379,7 @@ class Session(ConsumerRebalanceListener):  # type: ignore[misc]
                     lag = max(0, high - reader.next)
                     total += lag
                     self._happenings.kafka_lag(place.topic, place.partition, lag)
-        self._totals.caught_up = total == 0 and bool(self._readers)
+        self._totals.caught_up = total == 0 and bool(self._readers) and self._assigned is None
 
     async def _measure_loop(self) -> None:
         before = time.monotonic()
@@ -499,7 +499,7 @@ class Session(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         """Keep what is known of the partitions for the next member, and let go of them."""
-        places = sorted(revoked)
+        places, self._assigned = sorted(revoked), None
         async with self._busy:
             try:
                 await self._checkpoint(places, self._options.membership.rebalance_secs / 2)
@@ -516,19 +516,24 @@ class Session(ConsumerRebalanceListener):  # type: ignore[misc]
         """Let go of what else is known of partitions."""
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        """Take partitions over where the member before stopped."""
-        places = sorted(assigned)
-        try:
-            committed = {place: await self._the_consumer.committed(place) for place in places}
-            first = all(offset is None for offset in committed.values())
+        """Note what is to be taken over: no heartbeat is sent before this returns, and loading state may outlast a session."""
+        self._assigned = sorted(assigned)
+        self._the_consumer.pause(*self._assigned)
+
+    async def _take_up(self, assigned: list[TopicPartition]) -> None:
+        """Take partitions over where the member before stopped; those that are revoked meanwhile are left alone."""
+        committed = {place: await self._the_consumer.committed(place) for place in assigned}
+        first = all(offset is None for offset in committed.values())
+        for place in assigned:
             async with self._busy:
-                for place in places:
-                    await self._take_over(place, committed[place], first)
-                self._known.clear()
-        except Exception as error:  # an exception here would end in the client's log
-            self._broken = error
-            return
-        self._happenings.kafka_assigned(self._options.membership.group, [(one.topic, one.partition) for one in places])
+                if self._assigned is not assigned:
+                    return
+                await self._take_over(place, committed[place], first)
+                self._the_consumer.resume(place)
+        self._known.clear()
+        if self._assigned is assigned:
+            self._assigned = None
+            self._happenings.kafka_assigned(self._options.membership.group, [(one.topic, one.partition) for one in assigned])
 
     async def _take_over(self, place: TopicPartition, committed: int | None, first: bool) -> None:
         states = await self._states_of(place)
