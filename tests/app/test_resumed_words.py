@@ -50,3 +50,17 @@ def test_a_failure_that_was_read_before_a_stop_and_not_judged_yet_is_judged_afte
     second.restore(first.snapshot(), [_stream(0, rank) for rank in range(4)])
     told = [change for moment in range(2, 40) for change in second.advance(NOW + moment)]
     assert [(change.kind, change.incident.verdict.ranks) for change in told][:2] == [("opened", (1,)), ("settled", (1,))]
+
+
+def test_progress_that_came_before_the_incident_settled_ends_it() -> None:
+    """A next attempt whose steps were judged while the incident was open ends it once it has settled, though no further step comes."""
+    pipeline = Pipeline(shipped())
+    for rank in range(4):
+        text = _line(NOW, rank, f"rank {rank} of world size 4 started")
+        text += _line(NOW + 1, rank, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.") if rank == 1 else ""
+        pipeline.feed(Batch(_stream(0, rank), text.encode(), 0, NOW + 1))
+        steps = [_line(NOW + 3 + step / 100, rank, f"step {step}/1000 loss 2.5") for step in range(1, 40)]
+        text = _line(NOW + 2, rank, f"rank {rank} of world size 4 started") + "".join(steps)
+        pipeline.feed(Batch(_stream(1, rank), text.encode(), 0, NOW + 4))
+    told = [change.kind for moment in range(5, 120) for change in pipeline.advance(NOW + moment)]
+    assert [kind for kind in told if kind != "updated"] == ["opened", "settled", "recovered"]

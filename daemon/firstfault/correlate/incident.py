@@ -396,6 +396,7 @@ class Correlator:
         for number, incident in sorted(run.incidents.items()):
             if incident.state == "open" and self._quiet(run, incident, now):
                 changes.append(self._put(run, number, replace(incident, state="settled", settled_at=now), "settled", now))
+                run.stirred = True  # what went on before it settled may have ended it
             elif incident.state == "settled" and incident.settled_at is not None and now - incident.settled_at > self.limits.close_secs:
                 changes.append(self._put(run, number, replace(incident, state="closed", closed_at=now), "closed", now, incident))
         return changes
