@@ -20,19 +20,29 @@ def _line(at: float, rank: int, text: str) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S}.{int(at * 1000) % 1000:03d} INFO [rank{rank}]: {text}\n"
 
 
-def test_progress_that_was_read_before_a_stop_ends_the_incident_after_it() -> None:
-    """An attempt that goes on ends the incident of the one before, also if firstfault was stopped between reading and telling."""
-    first = Pipeline(shipped())
+def _fail(pipeline: Pipeline) -> None:
+    """Let the first attempt start, and rank 1 run out of memory a second later."""
     for rank in range(4):
         text = _line(NOW, rank, f"rank {rank} of world size 4 started")
         text += _line(NOW + 1, rank, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.") if rank == 1 else ""
-        first.feed(Batch(_stream(0, rank), text.encode(), 0, NOW + 1))
+        pipeline.feed(Batch(_stream(0, rank), text.encode(), 0, NOW + 1))
+
+
+def _go_on(pipeline: Pipeline, begun: float) -> None:
+    """Let the second attempt start, and make steps from a second later on."""
+    for rank in range(4):
+        steps = [_line(begun + 1 + step / 100, rank, f"step {step}/1000 loss 2.5") for step in range(1, 40)]
+        text = _line(begun, rank, f"rank {rank} of world size 4 started") + "".join(steps)
+        pipeline.feed(Batch(_stream(1, rank), text.encode(), 0, begun + 2))
+
+
+def test_progress_that_was_read_before_a_stop_ends_the_incident_after_it() -> None:
+    """An attempt that goes on ends the incident of the one before, also if firstfault was stopped between reading and telling."""
+    first = Pipeline(shipped())
+    _fail(first)
     settled = [change for second in range(2, 40) for change in first.advance(NOW + second)]
     assert [change.kind for change in settled][:2] == ["opened", "settled"]
-    for rank in range(4):
-        steps = [_line(NOW + 50 + step / 100, rank, f"step {step}/1000 loss 2.5") for step in range(1, 40)]
-        text = _line(NOW + 49, rank, f"rank {rank} of world size 4 started") + "".join(steps)
-        first.feed(Batch(_stream(1, rank), text.encode(), 0, NOW + 51))
+    _go_on(first, NOW + 49)
     second = Pipeline(shipped())
     second.restore(first.snapshot(), [_stream(attempt, rank) for attempt in range(2) for rank in range(4)])
     found = [change.kind for moment in range(52, 90) for change in second.advance(NOW + moment)]
@@ -42,10 +52,7 @@ def test_progress_that_was_read_before_a_stop_ends_the_incident_after_it() -> No
 def test_a_failure_that_was_read_before_a_stop_and_not_judged_yet_is_judged_after_it() -> None:
     """Also if an earlier process went on, told of it, and was killed: an incident that nobody follows would never end."""
     first = Pipeline(shipped())
-    for rank in range(4):
-        text = _line(NOW, rank, f"rank {rank} of world size 4 started")
-        text += _line(NOW + 1, rank, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.") if rank == 1 else ""
-        first.feed(Batch(_stream(0, rank), text.encode(), 0, NOW + 1))
+    _fail(first)
     second = Pipeline(shipped())
     second.restore(first.snapshot(), [_stream(0, rank) for rank in range(4)])
     told = [change for moment in range(2, 40) for change in second.advance(NOW + moment)]
@@ -55,12 +62,7 @@ def test_a_failure_that_was_read_before_a_stop_and_not_judged_yet_is_judged_afte
 def test_progress_that_came_before_the_incident_settled_ends_it() -> None:
     """A next attempt whose steps were judged while the incident was open ends it once it has settled, though no further step comes."""
     pipeline = Pipeline(shipped())
-    for rank in range(4):
-        text = _line(NOW, rank, f"rank {rank} of world size 4 started")
-        text += _line(NOW + 1, rank, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.") if rank == 1 else ""
-        pipeline.feed(Batch(_stream(0, rank), text.encode(), 0, NOW + 1))
-        steps = [_line(NOW + 3 + step / 100, rank, f"step {step}/1000 loss 2.5") for step in range(1, 40)]
-        text = _line(NOW + 2, rank, f"rank {rank} of world size 4 started") + "".join(steps)
-        pipeline.feed(Batch(_stream(1, rank), text.encode(), 0, NOW + 4))
+    _fail(pipeline)
+    _go_on(pipeline, NOW + 2)
     told = [change.kind for moment in range(5, 120) for change in pipeline.advance(NOW + moment)]
     assert [kind for kind in told if kind != "updated"] == ["opened", "settled", "recovered"]

@@ -9,7 +9,8 @@ from typing import Any
 
 def _trimmer() -> Callable[[int], Any] | None:
     try:
-        return ctypes.CDLL(None).malloc_trim  # type: ignore[no-any-return]
+        trim: Callable[[int], Any] = ctypes.CDLL(None).malloc_trim
+        return trim
     except (AttributeError, OSError):
         return None
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from firstfault.config.transport import CorrelatorTarget, HttpTransport
-from firstfault.errors import DeliveryError
-from firstfault.sinks.http import Access, HttpPoster, public_url
+from firstfault.sinks.http import Access, public_url
+from firstfault.transport.post import Words, try_post
 from firstfault.transport.tried import Tried
 from firstfault.transport.wire import CONTENT_TYPE, PATH
+
+_WORDS = Words("the correlator", "takes what this matcher posts", "this matcher", "is it a firstfault with role correlator or both?")
 
 
 async def check(http: HttpTransport) -> list[Tried]:
@@ -17,17 +19,4 @@ async def check(http: HttpTransport) -> list[Tried]:
 
 
 async def _try(target: CorrelatorTarget) -> Tried:
-    poster, url = HttpPoster(Access.of(target, target.url + PATH)), public_url(target.url)
-    try:
-        answer = await poster.post(b"", {"Content-Type": CONTENT_TYPE})
-    except DeliveryError as error:
-        return Tried(False, f"{error}; see that the correlator runs and that its address and certificates are right")
-    finally:
-        await poster.close()
-    if answer.status == 200:
-        return Tried(True, f"{url}: takes what this matcher posts")
-    if answer.status in (401, 403):
-        return Tried(False, f"{url}: does not let this matcher in: {answer.text[:300]}")
-    if answer.status in (404, 405):
-        return Tried(False, f"{url}: answers {answer.status}; is it a firstfault with role correlator or both?")
-    return Tried(False, f"{url}: answers {answer.status}: {answer.text[:300]}")
+    return await try_post(Access.of(target, target.url + PATH), public_url(target.url), b"", CONTENT_TYPE, _WORDS)

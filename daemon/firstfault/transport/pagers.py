@@ -6,13 +6,15 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from firstfault.errors import DeliveryError
 from firstfault.sinks.alertmanager import PATH
-from firstfault.sinks.http import Access, HttpPoster, public_url
+from firstfault.sinks.http import Access, public_url
+from firstfault.transport.post import Words, try_post
 from firstfault.transport.tried import Tried
 
 if TYPE_CHECKING:
     from firstfault.config.models import AlertmanagerTarget
+
+_WORDS = Words("the Alertmanager", "takes alerts", "firstfault", "is it an Alertmanager, and is its route prefix in the URL?")
 
 
 async def check(targets: Sequence[AlertmanagerTarget]) -> list[Tried]:
@@ -21,17 +23,4 @@ async def check(targets: Sequence[AlertmanagerTarget]) -> list[Tried]:
 
 
 async def _try(target: AlertmanagerTarget) -> Tried:
-    poster, url = HttpPoster(Access.of(target, target.url.rstrip("/") + PATH)), public_url(target.url)
-    try:
-        answer = await poster.post(b"[]", {"Content-Type": "application/json"})
-    except DeliveryError as error:
-        return Tried(False, f"{error}; see that the Alertmanager runs and that its address and certificates are right")
-    finally:
-        await poster.close()
-    if answer.status == 200:
-        return Tried(True, f"{url}: takes alerts")
-    if answer.status in (401, 403):
-        return Tried(False, f"{url}: does not let firstfault in: {answer.text[:300]}")
-    if answer.status in (404, 405):
-        return Tried(False, f"{url}: answers {answer.status}; is it an Alertmanager, and is its route prefix in the URL?")
-    return Tried(False, f"{url}: answers {answer.status}: {answer.text[:300]}")
+    return await try_post(Access.of(target, target.url.rstrip("/") + PATH), public_url(target.url), b"[]", "application/json", _WORDS)
